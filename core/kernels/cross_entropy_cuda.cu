@@ -1,3 +1,5 @@
+#include <warp_mma.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -11,8 +13,18 @@ constexpr int kMaxThreads = 1024;
 
 // e^x for x <= 0. The absolute error of the fast form is that of rounding, which is enough in a sum
 // of such terms.
-__device__ inline float power(float x) { return __expf(x); }
+__device__ inline float power(float x) { return fast_exp2(x * 1.44269504f); }
 __device__ inline double power(double x) { return std::exp(x); }
+
+// What is subtracted from logits of which this is the largest: nothing if all are -inf, because the
+// sum must be 0, not that of e^(inf - inf).
+template <class W>
+__device__ W shift_of(W largest) {
+  return largest == -std::numeric_limits<W>::infinity() ? W(0) : largest;
+}
+
+__device__ inline float larger(float a, float b) { return fmaxf(a, b); }
+__device__ inline double larger(double a, double b) { return fmax(a, b); }
 
 // A row of n elements: single ones up to the first 16-byte boundary, then packs, then single ones.
 // Rows of, say, 50257 classes begin at any address. If logits and gradient do not share the
@@ -43,7 +55,7 @@ struct RowPacks {
 // and the sums together (a thread rescales its sum when its maximum grows). The second pass, from
 // the cache if the row fits, computes the gradient.
 template <class T>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
     rows_kernel(CrossEntropyShape shape, CrossEntropyRows<T> args) {
   using W = Wider<T>;
   const W infinity = std::numeric_limits<W>::infinity();
@@ -51,6 +63,9 @@ __global__ void __launch_bounds__(kMaxThreads)
   const T* const z = args.logits + r * args.stride;
   T* const dz = args.dlogits != nullptr ? args.dlogits + r * args.stride : nullptr;
   const RowPacks<T> row(z, dz, shape.classes);
+  const auto clear_rest = [&] {
+    for (int64_t i = shape.classes + threadIdx.x; i < args.stride; i += blockDim.x) dz[i] = T(0);
+  };
   const int32_t target = args.targets.targets[r];
   if (target == shape.ignore_index) {
     if (threadIdx.x == 0) args.losses[r] = {};
@@ -60,37 +75,41 @@ __global__ void __launch_bounds__(kMaxThreads)
       const W zeros[N] = {};
       deliver_pack(dz + i, zeros, Write::kSet);
     });
+    clear_rest();
     return;
   }
   const W target_logit = widen(z[target]);
+  const bool smooths = shape.label_smoothing != 0;
   W max = -infinity, sum = 0, total = 0;
-  int beaten = 0;  // 1 if some logit is larger, or equal and before it
   row.each([&](int64_t i, auto size) {
     constexpr int N = decltype(size)::value;
     W v[N];
     load_pack(z + i, v);
-    W largest = max;
-    for (int j = 0; j < N; ++j) {
-      if (v[j] > largest) largest = v[j];
-      total += v[j];
-      beaten |= v[j] > target_logit || (v[j] == target_logit && i + j < target);
+    W largest = v[0];  // of numbers: NaN is left to the sum
+    for (int j = 1; j < N; ++j) largest = larger(largest, v[j]);
+    largest = larger(largest, max);
+    if (smooths) {
+      for (int j = 0; j < N; ++j) total += v[j];
     }
-    // If all are -inf, nothing is subtracted: the sum must be 0, not that of e^(inf - inf).
-    const W shift = largest == -infinity ? W(0) : largest;
+    const W shift = shift_of(largest);
     if (largest > max) sum *= power(max - shift);
     max = largest;
     for (int j = 0; j < N; ++j) sum += power(v[j] - shift);
   });
   const W row_max = block_reduce(max, MaxOf(), -infinity);
-  const W shift = row_max == -infinity ? W(0) : row_max;
+  const W shift = shift_of(row_max);
   const double row_sum = block_sum(static_cast<double>(sum * power(max - shift)));
-  const double row_total = shape.label_smoothing != 0 ? block_sum(static_cast<double>(total)) : 0;
-  beaten = block_reduce(beaten, MaxOf(), 0);
+  const double row_total = smooths ? block_sum(static_cast<double>(total)) : 0;
+  bool is_hit = !(row_max > target_logit);
+  if (row_max == target_logit) {  // if it is the first of equals
+    int before = 0;
+    for (int64_t i = threadIdx.x; i < target; i += blockDim.x) before |= widen(z[i]) == row_max;
+    is_hit = block_reduce(before, MaxOf(), 0) == 0;
+  }
   const double weight = args.targets.weight(r);
   if (threadIdx.x == 0) {
-    args.losses[r] =
-        row_loss(shape, static_cast<double>(target_logit), static_cast<double>(row_max), row_sum,
-                 row_total, beaten == 0, weight);
+    args.losses[r] = row_loss(shape, static_cast<double>(target_logit),
+                              static_cast<double>(row_max), row_sum, row_total, is_hit, weight);
   }
   if (dz == nullptr) return;
   const double scale = args.grad_scale * weight, smoothing = shape.label_smoothing;
@@ -101,12 +120,15 @@ __global__ void __launch_bounds__(kMaxThreads)
     constexpr int N = decltype(size)::value;
     W v[N];
     load_pack(z + i, v);
-    for (int j = 0; j < N; ++j) {
-      v[j] = power(v[j] - shift) * factor - spread;
-      if (i + j == target) v[j] -= hit;
+    for (int j = 0; j < N; ++j) v[j] = power(v[j] - shift) * factor - spread;
+    if (i <= target && target < i + N) {
+      for (int j = 0; j < N; ++j) {
+        if (i + j == target) v[j] -= hit;
+      }
     }
     deliver_pack(dz + i, v, Write::kSet);
   });
+  clear_rest();
 }
 
 // One block. A thread sums every kMaxThreads-th row, then the block sums its threads.

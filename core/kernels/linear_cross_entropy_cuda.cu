@@ -20,24 +20,25 @@ int64_t rows_of_chunk(int64_t rows, int64_t row_bytes, int64_t chunk_bytes) {
 }
 
 // Some rows of the problem. Rows of logits, later overwritten by their gradients dz, are `stride`
-// apart.
+// apart; `weight` and `d_weight` have `stride` rows, zeros from row `classes` on.
 template <class T>
 struct Chunk {
   int64_t rows;
   const T* x;
+  const T* weight;
   T* logits;
   int64_t stride;
-  T* dx;
+  T *dx, *d_weight;
 };
 
-// z = x W^T
+// z = x W^T, 0 beyond the classes
 template <class T>
 Gemm<T> logits_of(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                   const Chunk<T>& chunk) {
   Gemm<T> g;
-  g.m = chunk.rows, g.n = shape.classes, g.k = args.in, g.precision = shape.precision;
+  g.m = chunk.rows, g.n = chunk.stride, g.k = args.in, g.precision = shape.precision;
   g.a = chunk.x, g.lda = args.in;
-  g.b = args.weight, g.ldb = args.in, g.trans_b = true;
+  g.b = chunk.weight, g.ldb = args.in, g.trans_b = true;
   g.c = chunk.logits, g.ldc = chunk.stride;
   return g;
 }
@@ -47,9 +48,9 @@ template <class T>
 Gemm<T> input_gradient(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                        const Chunk<T>& chunk) {
   Gemm<T> g;
-  g.m = chunk.rows, g.n = args.in, g.k = shape.classes, g.precision = shape.precision;
+  g.m = chunk.rows, g.n = args.in, g.k = chunk.stride, g.precision = shape.precision;
   g.a = chunk.logits, g.lda = chunk.stride;
-  g.b = args.weight, g.ldb = args.in;
+  g.b = chunk.weight, g.ldb = args.in;
   g.c = chunk.dx, g.ldc = args.in;
   return g;
 }
@@ -59,32 +60,70 @@ template <class T>
 Gemm<T> weight_gradient(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
                         const Chunk<T>& chunk, Write write) {
   Gemm<T> g;
-  g.m = shape.classes, g.n = args.in, g.k = chunk.rows, g.precision = shape.precision;
+  g.m = chunk.stride, g.n = args.in, g.k = chunk.rows, g.precision = shape.precision;
   g.a = chunk.logits, g.lda = chunk.stride, g.trans_a = true;
   g.b = chunk.x, g.ldb = args.in;
-  g.c = args.d_weight, g.ldc = args.in, g.beta = write == Write::kAdd ? 1 : 0;
+  g.c = chunk.d_weight, g.ldc = args.in, g.beta = write == Write::kAdd ? 1 : 0;
   return g;
 }
+
+// The weight and its gradient with `padded` rows: where they have fewer, a copy of the weight with
+// zeros below, and a gradient to be copied.
+template <class T>
+class PaddedWeight {
+ public:
+  PaddedWeight(const LinearCrossEntropy<T>& args, int64_t rows, int64_t padded)
+      : args_(args),
+        bytes_(rows * args.in * int64_t{sizeof(T)}),
+        is_copied_(padded > rows),
+        weight_(is_copied_ ? padded * args.in : 0),
+        gradient_(is_copied_ && args.d_weight != nullptr ? padded * args.in : 0) {
+    if (!is_copied_) return;
+    cuda::copy(weight_.data(), args.weight, bytes_);
+    cuda::fill_zero(weight_.data() + rows * args.in,
+                    (padded - rows) * args.in * int64_t{sizeof(T)});
+  }
+  const T* data() { return is_copied_ ? weight_.data() : args_.weight; }
+  T* gradient() { return is_copied_ ? gradient_.data() : args_.d_weight; }
+  void deliver_gradient() {
+    if (is_copied_ && args_.d_weight != nullptr) {
+      cuda::copy(args_.d_weight, gradient_.data(), bytes_);
+    }
+  }
+
+ private:
+  const LinearCrossEntropy<T>& args_;
+  int64_t bytes_;
+  bool is_copied_;
+  DeviceScratch<T> weight_, gradient_;
+};
 
 // Computes all rows, including ignored ones.
 template <class T>
 void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
               CrossEntropySums* sums) {
   // Without a bias, the stride of a row of logits is a multiple of 128 bytes, whatever the number
-  // of classes: at odd addresses (50257 classes) cuBLASLt has only slow algorithms.
+  // of classes, and the products compute whole rows: for odd addresses and sizes (50257 classes)
+  // cuBLASLt has only slow algorithms, eight times as slow on an H200.
   constexpr int64_t kRowStep = 128 / static_cast<int64_t>(sizeof(T));
   const int64_t stride =
       args.bias == nullptr ? (shape.classes + kRowStep - 1) / kRowStep * kRowStep : shape.classes;
   const int64_t most =
       rows_of_chunk(shape.rows, stride * static_cast<int64_t>(sizeof(T)), args.chunk_bytes);
   const bool gradients = args.dx != nullptr;
+  PaddedWeight<T> weight(args, shape.classes, stride);
   DeviceScratch<T> logits(most * stride);
   DeviceScratch<RowLoss> losses(shape.rows);
   // At least one round: without rows it sets the gradients of weight and bias to 0.
   for (int64_t first = 0; first == 0 || first < shape.rows; first += most) {
     const int64_t left = shape.rows - first;
-    const Chunk<T> chunk{left < most ? left : most, args.x + first * args.in, logits.data(), stride,
-                         gradients ? args.dx + first * args.in : nullptr};
+    const Chunk<T> chunk{left < most ? left : most,
+                         args.x + first * args.in,
+                         weight.data(),
+                         logits.data(),
+                         stride,
+                         gradients ? args.dx + first * args.in : nullptr,
+                         weight.gradient()};
     const LinearShape classifier{chunk.rows, args.in, shape.classes, Activation::kNone,
                                  shape.precision};
     if (args.bias != nullptr) {
@@ -117,6 +156,7 @@ void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
       kernels::gemm(Cuda{}, input_gradient(shape, args, chunk));
     }
   }
+  if (gradients) weight.deliver_gradient();
   sum_rows(losses.data(), shape.rows, sums);
 }
 

@@ -15,7 +15,8 @@ struct CrossEntropyRows {
   RowTargets targets = {};
   double grad_scale = 1;
   RowLoss* losses = nullptr;  ///< (rows)
-  T* dlogits = nullptr;       ///< as logits: grad_scale * dz; may be the logits, null for none
+  /// As logits: grad_scale * dz, then zeros up to the stride; may be the logits, null for none.
+  T* dlogits = nullptr;
 };
 
 /// The loss of each row and its gradient; for an ignored row both are 0. T is float, double or

@@ -8,6 +8,7 @@
 #include "core/cuda/times.h"
 #include "core/device_runtime.h"
 #include "core/dispatch.h"
+#include "core/kernels/cross_entropy.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/gemm.h"
 
@@ -68,6 +69,31 @@ TEST_F(KernelTimes, CountsAndMeasuresByName) {
   for (int i = 0; i < 4; ++i) as_graph(kGpu, work);
   EXPECT_EQ(graph_stats().launches, graphs) << "each piece by itself";
   EXPECT_EQ(measured()["affine"].launches, 8);
+}
+
+// cuBLASLt is slow where a row of logits has an odd number of classes.
+TEST_F(KernelTimes, ClassifiersMultiplyWholeRows) {
+  constexpr int64_t kRows = 16, kClasses = 301, kIn = 8;
+  const auto gpu = [](const Shape& shape) {
+    return Tensor::full(shape, 0.5, DType::kBFloat16, kGpu);
+  };
+  const Tensor x = gpu({kRows, kIn}), weight = gpu({kClasses, kIn});
+  const Tensor dx = gpu({kRows, kIn}), d_weight = gpu({kClasses, kIn});
+  const Tensor targets = Tensor::full({kRows}, 300, DType::kInt32, kGpu);
+  const Tensor sums = Tensor::full({sizeof(CrossEntropySums) / 8}, 0, DType::kFloat64, kGpu);
+  time_kernels();
+  kernels::linear_cross_entropy<BFloat16>(Cuda{}, {kRows, kClasses, 0.1, -1},
+                                          {.in = kIn,
+                                           .x = x.data<BFloat16>(),
+                                           .weight = weight.data<BFloat16>(),
+                                           .targets = {targets.data<int32_t>(), nullptr},
+                                           .dx = dx.data<BFloat16>(),
+                                           .d_weight = d_weight.data<BFloat16>()},
+                                          reinterpret_cast<CrossEntropySums*>(sums.data<double>()));
+  auto times = measured();
+  EXPECT_EQ(times["product bfloat16 nt 16 x 320 x 8"].launches, 1) << "logits";
+  EXPECT_EQ(times["product bfloat16 nn 16 x 8 x 320"].launches, 1) << "of x";
+  EXPECT_EQ(times["product bfloat16 tn 320 x 8 x 16"].launches, 1) << "of the weight";
 }
 
 }  // namespace
