@@ -13,14 +13,12 @@
 
 namespace tapestry::cuda {
 
-/// What a product does to its result before storing it. Set row_sums or the other members, never
-/// both.
+/// What a product does to its result before storing it.
 template <class T>
 struct Epilogue {
   const T* bias = nullptr;  ///< (n), added to every row
   bool gelu_tanh = false;   ///< C = gelu_tanh(alpha op(A) op(B) + bias), to BFloat16's precision
   T* z = nullptr;           ///< (m, ldc): receives the input of gelu_tanh
-  T* row_sums = nullptr;    ///< (m): receives the sums of op(A)'s rows
 
   bool operator==(const Epilogue&) const = default;
 };
@@ -41,7 +39,6 @@ std::string name_of_product(const Gemm<T>& g, const Epilogue<T>& epilogue) {
   if (g.beta != 0) name += " added";
   if (epilogue.bias != nullptr) name += " bias";
   if (epilogue.gelu_tanh) name += " gelu";
-  if (epilogue.row_sums != nullptr) name += " row sums";
   return name;
 }
 
@@ -71,8 +68,7 @@ class Product final : public Work {
                           args_.beta == 0,
                           epilogue_.gelu_tanh,
                           epilogue_.bias != nullptr,
-                          epilogue_.z != nullptr,
-                          epilogue_.row_sums != nullptr};
+                          epilogue_.z != nullptr};
     uint64_t hash = 0;
     for (const int64_t n : sizes) hash = mix(hash, static_cast<uint64_t>(n));
     for (const bool flag : flags) hash = mix(hash, flag);
@@ -93,7 +89,7 @@ class Product final : public Work {
 }  // namespace internal
 
 /// Puts the product of `args` on the process's stream; m, n, k, batch >= 1. An epilogue needs batch
-/// 1 and beta 0; row_sums allows any beta. The bits are the same in every run on the same kind of
+/// 1 and beta 0. The bits are the same in every run on the same kind of
 /// GPU with the same library. Returns false and does nothing if the library has no algorithm, as
 /// for some epilogues, sizes and addresses. Throws Error(kRuntime) with the library's message.
 template <class T>

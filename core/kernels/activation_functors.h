@@ -72,7 +72,11 @@ struct GeluTanh {
   }
   template <class T>
   TAPESTRY_HOST_DEVICE static T df(T x) {
-    const T t = std::tanh(inner(x));
+    return df(x, std::tanh(inner(x)));
+  }
+  /// t: tanh(inner(x))
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T x, T t) {
     const T slope = T(kRootTwoOverPi) * (T(1) + T(3 * kCubic) * x * x);
     return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * slope;
   }

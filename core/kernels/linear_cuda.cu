@@ -1,6 +1,8 @@
 // Both passes over (rows, out) cut the matrix alike: a block of 32 x 8 threads takes 32 packs of N
 // neighbouring columns, a warp a row of them, and goes down the rows in steps of 8 * gridDim.y. A
 // thread keeps its columns, so that their bias, or their sums, stay in registers.
+#include <warp_mma.h>
+
 #include <type_traits>
 
 #include "core/cuda/blas.h"
@@ -13,16 +15,28 @@ namespace {
 
 constexpr int kBlockRows = 8;
 
-// Decided only by shape. At least 4 rows a thread, for bias and sums to be worth their handling; at
-// most about 1024 blocks: they fill a GPU, and are not too many sums to add up.
-dim3 grid_of(int64_t rows, int64_t packs) {
-  constexpr int64_t kBlocks = 1024;
+// At least 4 rows a thread, for bias and sums to be worth their handling; no more blocks than run
+// at the same time, so that all end together.
+template <class... Params>
+dim3 grid_of(void (*kernel)(Params...), int64_t rows, int64_t packs) {
+  const int64_t at_once =
+      cuda::internal::blocks_at_once(reinterpret_cast<const void*>(kernel), kWarp * kBlockRows);
   const int64_t across = (packs + kWarp - 1) / kWarp;
   const int64_t down = (rows + 4 * kBlockRows - 1) / (4 * kBlockRows);
-  const int64_t most = across < kBlocks ? kBlocks / across : 1;
+  const int64_t most = across < at_once ? at_once / across : 1;
   return dim3(static_cast<unsigned>(across), static_cast<unsigned>(down < most ? down : most));
 }
 constexpr dim3 kThreads(kWarp, kBlockRows);
+
+// Derivatives for BFloat16, whose digits need no exact ones.
+template <class T, class F>
+__device__ Wider<T> slope_of(Wider<T> v) {
+  if constexpr (std::is_same_v<T, BFloat16> && std::is_same_v<F, functors::GeluTanh>) {
+    return F::df(v, fast_tanh(F::inner(v)));
+  } else {
+    return F::df(v);
+  }
+}
 
 // product (rows, packs * N) (+ bias, in place unless the sum is not kept); y = act(product). y may
 // be product.
@@ -64,7 +78,7 @@ __global__ void activation_backward(const T* v, const T* dy, T* dz, Wider<T>* pa
     Columns value{}, result;
     if (v != nullptr) value = reinterpret_cast<const Columns*>(v)[at];
     for (int j = 0; j < N; ++j) {
-      const Wider<T> d = F::df(widen(value.v[j])) * widen(slope.v[j]);
+      const Wider<T> d = slope_of<T, F>(widen(value.v[j])) * widen(slope.v[j]);
       result.v[j] = narrow<T>(d);
       sums[j] += d;
     }
@@ -89,12 +103,12 @@ void backward_of_activation(const LinearShape& shape, const LinearBackward<T>& a
     const T* const v = functors::argument_of_df<F, T>(args.z, args.y, nullptr);
     const bool packed = can_pack<T>(shape.out, v, args.dy, dz);
     const int64_t packs = packed ? shape.out / kPack<T> : shape.out;
-    const dim3 grid = grid_of(shape.rows, packs);
+    const auto kernel = packed ? activation_backward<T, F, kPack<T>> : activation_backward<T, F, 1>;
+    const dim3 grid = grid_of(kernel, shape.rows, packs);
     DeviceScratch<Wider<T>> parts(args.d_bias != nullptr ? grid.y * shape.out : 0);
     Wider<T>* const sums = args.d_bias != nullptr ? parts.data() : nullptr;
-    launch({.kernel = "linear_backward", .grid = grid, .block = kThreads},
-           packed ? activation_backward<T, F, kPack<T>> : activation_backward<T, F, 1>, v, args.dy,
-           dz, sums, shape.rows, packs);
+    launch({.kernel = "linear_backward", .grid = grid, .block = kThreads}, kernel, v, args.dy, dz,
+           sums, shape.rows, packs);
     if (args.d_bias == nullptr) return;
     sum_parts<T>(sums, grid.y, shape.out, 1, args.d_bias, args.d_bias_write);
   });
@@ -135,9 +149,9 @@ void linear(Cuda, const LinearShape& shape, const LinearForward<T>& args) {
     using F = decltype(functor);
     const bool packed = can_pack<T>(shape.out, g.c, bias, args.y);
     const int64_t packs = packed ? shape.out / kPack<T> : shape.out;
-    launch({.kernel = "linear", .grid = grid_of(shape.rows, packs), .block = kThreads},
-           packed ? finish<T, F, kPack<T>> : finish<T, F, 1>, g.c, args.z != nullptr, bias, args.y,
-           shape.rows, packs);
+    const auto kernel = packed ? finish<T, F, kPack<T>> : finish<T, F, 1>;
+    launch({.kernel = "linear", .grid = grid_of(kernel, shape.rows, packs), .block = kThreads},
+           kernel, g.c, args.z != nullptr, bias, args.y, shape.rows, packs);
   });
 }
 
@@ -146,24 +160,19 @@ void linear_backward(Cuda, const LinearShape& shape, const LinearBackward<T>& ar
   const bool activated = shape.activation != Activation::kNone;
   DeviceScratch<T> scratch(activated ? shape.rows * shape.out : 0);
   const T* const dz = activated ? scratch.data() : args.dy;
-  bool has_bias_gradient = args.d_bias == nullptr, has_weight_gradient = args.d_weight == nullptr;
-  if (activated) {
-    backward_of_activation(shape, args, scratch.data());
-    has_bias_gradient = true;
+  // cuBLASLt can sum the rows of dz in the next product, which takes longer than to read them
+  // again.
+  if (activated || args.d_bias != nullptr) {
+    backward_of_activation(shape, args, activated ? scratch.data() : nullptr);
   }
-  if (!has_weight_gradient) {
+  if (args.d_weight != nullptr) {
     Gemm<T> g;
     g.m = shape.out, g.n = shape.in, g.k = shape.rows, g.precision = shape.precision;
     g.a = dz, g.lda = shape.out, g.trans_a = true;
     g.b = args.x, g.ldb = shape.in;
     g.c = args.d_weight, g.ldc = shape.in, g.beta = beta_of(args.d_weight_write);
-    // The product reads dz anyway: its rows' sums are the bias gradient.
-    if (!has_bias_gradient && args.d_bias_write == Write::kSet) {
-      has_weight_gradient = has_bias_gradient = fused(g, {.row_sums = args.d_bias});
-    }
-    if (!has_weight_gradient) gemm(Cuda{}, g);
+    gemm(Cuda{}, g);
   }
-  if (!has_bias_gradient) backward_of_activation<T>(shape, args, nullptr);
   if (args.dx != nullptr) {
     Gemm<T> g;
     g.m = shape.rows, g.n = shape.in, g.k = shape.out, g.precision = shape.precision;

@@ -16,7 +16,7 @@ bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) 
 template <class T>
 bool has_epilogue(const Gemm<T>& g, const Epilogue<T>& epilogue) {
   const bool rows = g.ldc * sizeof(T) % 16 == 0 && aligned(g.c);
-  return rows && aligned(epilogue.bias) && aligned(epilogue.row_sums) &&
+  return rows && aligned(epilogue.bias) &&
          (epilogue.z == nullptr || (g.ldc % 8 == 0 && aligned(epilogue.z)));
 }
 
@@ -35,15 +35,12 @@ void multiply_row(const Gemm<T>& g, const Epilogue<T>& epilogue, int64_t item, i
   const T* const b = g.b + item * g.stride_b;
   T* const c = g.c + item * g.stride_c + i * g.ldc;
   std::vector<double> row(static_cast<size_t>(g.n));
-  double row_sum = 0;
   for (int64_t p = 0; p < g.k; ++p) {
     const double x = value(g.trans_a ? a[p * g.lda + i] : a[i * g.lda + p]);
-    row_sum += x;
     for (int64_t j = 0; j < g.n; ++j) {
       row[j] += x * value(g.trans_b ? b[j * g.ldb + p] : b[p * g.ldb + j]);
     }
   }
-  if (epilogue.row_sums != nullptr) epilogue.row_sums[i] = element<T>(row_sum);
   for (int64_t j = 0; j < g.n; ++j) {
     double result = g.alpha * row[j];
     if (g.beta != 0) result += g.beta * value(c[j]);
@@ -66,8 +63,7 @@ namespace internal {
 
 template <class T>
 Answer answer_to(const Gemm<T>& args, const Epilogue<T>& epilogue) {
-  const bool plain =
-      epilogue.bias == nullptr && !epilogue.gelu_tanh && epilogue.row_sums == nullptr;
+  const bool plain = epilogue.bias == nullptr && !epilogue.gelu_tanh;
   if (!plain && !has_epilogue(args, epilogue)) return Answer::kNo;
   if (args.batch > 1 && std::min({args.stride_a, args.stride_b, args.stride_c}) < 0) {
     return Answer::kNo;
