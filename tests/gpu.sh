@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one command.
 #
-#   tests/gpu.sh pack    builds for ARCHITECTURES (90-real; 90a-real has more kernels for the same GPUs, unmeasured,
-#                        see TAPESTRY_HOPPER_ATTENTION; "native" is this machine's GPU) and packs binaries
-#                        and libraries into build/gpu/bundle.tar.gz. They run in a checkout on a machine that
+#   tests/gpu.sh pack    builds for ARCHITECTURES (90a-real; "native" is this machine's GPU) and packs binaries
+#                        and libraries into build/gpu/bundle.tar.xz. They run in a checkout on a machine that
 #                        has a GPU, its driver and CUDA's libraries, but none of the packages of the build
 #   tests/gpu.sh [PART]...   runs that bundle, which it packs first where there is none, and prints a table:
 #     tests        kernels against naive loops, gradients and training against the CPU: a process for each
@@ -28,7 +27,7 @@
 # Keep the whole output, not only the table at its end: tests/gpu.sh bench 2>&1 | tee FILE
 set -uo pipefail
 cd "$(dirname "$0")/.."
-archive=build/gpu/bundle.tar.gz
+archive=build/gpu/bundle.tar.xz
 unpacked=build/gpu_unpacked  # not beside the archive, which is carried to other machines
 ulimit -c 0  # a crash is a row, not a file
 
@@ -38,7 +37,7 @@ pack() {
   cmake/install-packages.sh test
   # Shared, so that the kernels are there once; for few GPUs, since the kernels are most of the archive.
   # Tests are not run here to list them: they look for their files where they are started.
-  cmake --preset cuda -B $built -DBUILD_SHARED_LIBS=ON -DTAPESTRY_CUDA_ARCHITECTURES="${ARCHITECTURES:-90-real}" \
+  cmake --preset cuda -B $built -DBUILD_SHARED_LIBS=ON -DTAPESTRY_CUDA_ARCHITECTURES="${ARCHITECTURES:-90a-real}" \
     -DTAPESTRY_TEST_FILES=. -DCMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE=PRE_TEST
   cmake --build $built --target tapestry cuda_core_tests nn_tests apps_tests attention_times
   rm -rf $new build/gpu
@@ -54,9 +53,8 @@ pack() {
   strip --strip-unneeded $new/bin/* $new/lib*/*
   if [ -f "$text" ]; then cp "$text" $new/shakespeare.txt; fi
   git describe --always --dirty >$new/version
-  echo "${ARCHITECTURES:-90-real}" >$new/architectures
-  tar -C $new -czf $new.tar.gz .
-  mv $new.tar.gz $archive
+  tar -C $new -c . | xz -T0 >$new.tar.xz
+  mv $new.tar.xz $archive
   rm -r $new
   du -h $archive
 }
@@ -75,7 +73,7 @@ if [ ! -f $archive ]; then
   ARCHITECTURES=${ARCHITECTURES:-native} tests/gpu.sh pack || exit 1
 fi
 if [ ! $unpacked/version -nt $archive ]; then
-  rm -rf $unpacked && mkdir -p $unpacked && tar -C $unpacked -xzf $archive && touch $unpacked/version || exit 1
+  rm -rf $unpacked && mkdir -p $unpacked && tar -C $unpacked -xJf $archive && touch $unpacked/version || exit 1
 fi
 bin=$PWD/$unpacked/bin lib=$PWD/$unpacked/lib
 own_libraries=${LD_LIBRARY_PATH:-}
@@ -269,14 +267,13 @@ if [[ $parts = *' bench '* ]]; then
   $has_torch && peer gpt2 --compile
   bench "GPT-2 124M, $shape, as CUDA graphs" "${gpt2[@]}" --shape $shape dtype=bfloat16 cuda_graphs=true
   lines_of "attention by itself" '^attention' "$bin/attention_times"
-  if grep -qs 90a $unpacked/architectures; then
-    lines_of "by the kernels for 9.0" '^attention' env TAPESTRY_HOPPER_ATTENTION=1 "$bin/attention_times"
-  fi
+  lines_of "attention by the kernels for any GPU" '^attention' "$bin/attention_times" mma
   $has_torch && peer attention
   bench "translation d 512, 6+6, 8k + 8k, bfloat16" "${translation[@]}" "${both[@]}" dtype=bfloat16
   bench "the same as CUDA graphs" "${translation[@]}" "${both[@]}" dtype=bfloat16 cuda_graphs=true
   $has_torch && peer translation --compile
-  for rows in 1 4 16 64 256; do decode $rows; done
+  for rows in 1 64 256; do decode $rows; done
+  $has_torch && peer decode
   $has_torch && peer gpt2
   $has_torch && peer translation
   TAPESTRY_GPU_TIMES=1 bench "translation, timed by kernel" "${translation[@]}" "${both[@]}" dtype=bfloat16 --steps 5

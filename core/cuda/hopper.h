@@ -1,8 +1,6 @@
-// Kernels for GPUs of compute capability 9.0 only, which need code for sm_90a: can they run, are
-// they wanted? Not in builds without CUDA.
+// Kernels for GPUs of compute capability 9.0 only, which need code for sm_90a: can they run, and
+// where are they used? Not in builds without CUDA.
 #pragma once
-
-#include <cstdint>
 
 namespace tapestry::cuda {
 
@@ -10,21 +8,18 @@ namespace tapestry::cuda {
 /// TAPESTRY_CUDA_ARCHITECTURES).
 bool has_warpgroup_products();
 
-/// True if bfloat16 attention uses the kernels for these tensor cores. They are unmeasured and have
-/// never run on a GPU, so only TAPESTRY_HOPPER_ATTENTION=1 in the environment selects them. Throws
-/// Error(kConfig) for a value other than 0 and 1, or if they cannot run.
-bool hopper_attention();
-/// Least number of (batch element, key/value head) pairs per processor of the GPU from which the
-/// backward pass gives each pair one block. Fewer pairs would leave many processors idle at the
-/// end.
-int64_t hopper_heads_each();
+/// Where attention in bfloat16 uses the kernels for these tensor cores.
+enum class HopperAttention {
+  kNowhere,
+  kByShape,     ///< where they are the fastest ones
+  kTwoKernels,  ///< wherever they can; backward by a kernel for keys and one for queries
+  kHeads,       ///< wherever they can; backward with a block for each head if it can
+};
 
-/// For tests: sets both values, without the check.
-void choose_hopper_attention(bool wanted, int64_t heads_each = 4);
+/// kByShape if has_warpgroup_products(), else kNowhere.
+HopperAttention hopper_attention();
 
-namespace internal {
-/// The meaning of the variable's value, or of null. Calls can_run() only if needed.
-bool asks_for_hopper(const char* value, bool (*can_run)());
-}  // namespace internal
+/// For tests and measurements: the next choice, without the check.
+void choose_hopper_attention(HopperAttention choice);
 
 }  // namespace tapestry::cuda

@@ -3,29 +3,54 @@
 //   dV = P'^T dO,  dS = P * (dropout(dO V^T) - delta),  dQ = scale dS K,  dK = scale dS^T Q.
 // Blocks that own keys sum dK and dV, blocks that own queries sum dQ. Both compute the weights: 7
 // products instead of 5, but no atomics, so that two runs give the same bits.
-#include "core/cuda/hopper.h"
 #include "core/kernels/attention/attention_backward_cuda.cuh"
+#include "core/kernels/cuda/packs.cuh"
 
 namespace tapestry {
 namespace {
 
-// deltas (B, H, T): a warp per row of the head size.
-template <class T>
-__global__ void attention_deltas(AttentionShape shape, AttentionBackward<T> args,
+// deltas (B, H, T): a warp for each (b, t), whose heads are neighbours in memory. `lanes` of its
+// lanes, a power of two, share a head and read packs of N elements.
+template <class T, int N>
+__global__ void attention_deltas(AttentionShape shape, AttentionBackward<T> args, int lanes,
                                  Wider<T>* deltas) {
-  const int64_t rows = shape.batch * shape.heads * shape.queries;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int64_t row = global_thread() / kWarp; row < rows; row += global_threads() / kWarp) {
-    // Heads of one (b, t) are neighbours in memory, so they go to neighbouring warps.
-    const int64_t head = row % shape.heads, t = row / shape.heads % shape.queries;
-    const int64_t b = row / shape.heads / shape.queries;
-    const T* const out = at(args.out, b, t, head, shape.value_size);
-    const T* const d_out = at(args.d_out, b, t, head, shape.value_size);
-    Wider<T> sum = 0;
-    for (int64_t i = lane; i < shape.value_size; i += kWarp) sum += widen(out[i]) * widen(d_out[i]);
-    sum = warp_sum(sum);
-    if (lane == 0) deltas[weight_row(shape, b, head, t)] = sum;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, part = lane % lanes;
+  for (int64_t row = global_thread() / kWarp; row < shape.batch * shape.queries;
+       row += global_threads() / kWarp) {
+    const int64_t b = row / shape.queries, t = row - b * shape.queries;
+    for (int64_t first = 0; first < shape.heads; first += kWarp / lanes) {
+      const int64_t head = first + lane / lanes;
+      Wider<T> sum = 0;
+      if (head < shape.heads) {
+        const T* const out = at(args.out, b, t, head, shape.value_size);
+        const T* const d_out = at(args.d_out, b, t, head, shape.value_size);
+        for (int64_t i = part * N; i < shape.value_size; i += lanes * N) {
+          Wider<T> x[N], dx[N];
+          load_pack(out + i, x);
+          load_pack(d_out + i, dx);
+          for (int j = 0; j < N; ++j) sum += x[j] * dx[j];
+        }
+      }
+      for (int other = lanes / 2; other > 0; other /= 2) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, other);
+      }
+      if (part == 0 && head < shape.heads) deltas[weight_row(shape, b, head, t)] = sum;
+    }
   }
+}
+
+template <class T>
+void launch_deltas(const AttentionShape& shape, const AttentionBackward<T>& args,
+                   Wider<T>* deltas) {
+  const bool packed =
+      can_pack_rows(args.out, shape.value_size) && can_pack_rows(args.d_out, shape.value_size);
+  const int64_t packs = shape.value_size / (packed ? kPack<T> : 1);
+  int lanes = 1;
+  while (lanes < kWarp && lanes < packs) lanes *= 2;
+  launch({.kernel = "attention_backward (deltas)",
+          .grid = blocks_for(shape.batch * shape.queries, kBlock / kWarp)},
+         packed ? attention_deltas<T, kPack<T>> : attention_deltas<T, 1>, shape, args, lanes,
+         deltas);
 }
 
 // kOfKeys: a block per (b, key/value head, tile of keys) keeps its keys and values in shared
@@ -115,15 +140,19 @@ namespace kernels {
 
 template <class T>
 void attention_backward(Cuda, const AttentionShape& shape, const AttentionBackward<T>& args) {
-  const int64_t rows = shape.batch * shape.heads * shape.queries;
-  DeviceScratch<Wider<T>> deltas(rows);
-  launch({.kernel = "attention_backward (deltas)", .grid = blocks_for(rows, kBlock / kWarp)},
-         attention_deltas<T>, shape, args, deltas.data());
+  bool fits = false;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    fits =
+        fits_mma(shape, args.bias, args.q, args.k, args.v, args.d_out, args.dq, args.dk, args.dv);
+    const bool hopper = fits && wants_hopper(shape, args.q, args.k, args.v, args.d_out);
+    if (fits && !hopper && attention_backward_short(shape, args)) return;
+  }
+  DeviceScratch<Wider<T>> deltas(shape.batch * shape.heads * shape.queries);
+  launch_deltas(shape, args, deltas.data());
   if (args.d_relative != nullptr) attention_backward_relative(shape, args, deltas.data());
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (fits_mma(shape, args.bias, args.q, args.k, args.v, args.d_out, args.dq, args.dk, args.dv)) {
-      const bool hopper =
-          cuda::hopper_attention() && fits_hopper(shape, args.q, args.k, args.v, args.d_out);
+    if (fits) {
+      const bool hopper = wants_hopper(shape, args.q, args.k, args.v, args.d_out);
       return hopper ? attention_backward_hopper(shape, args, deltas.data())
                     : attention_backward_mma(shape, args, deltas.data());
     }

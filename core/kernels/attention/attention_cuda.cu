@@ -2,8 +2,6 @@
 // that no array of size T x S is in global memory.
 #include "core/kernels/attention/attention_cuda.cuh"
 
-#include "core/cuda/hopper.h"
-
 namespace tapestry {
 namespace {
 
@@ -113,7 +111,7 @@ void attention(Cuda, const AttentionShape& shape, const AttentionForward<T>& arg
   if (attend_one_query(shape, args)) return;
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (fits_mma(shape, args.bias, args.q, args.k, args.v, args.out)) {
-      const bool hopper = cuda::hopper_attention() && fits_hopper(shape, args.q, args.k, args.v);
+      const bool hopper = wants_hopper(shape, args.q, args.k, args.v);
       return hopper ? attention_hopper(shape, args) : attention_mma(shape, args);
     }
   }

@@ -7,6 +7,9 @@
 // tx + 16 * j of the weights, and packs tx + 16 * c of rows of the head size.
 #pragma once
 
+#include <algorithm>
+
+#include "core/cuda/hopper.h"
 #include "core/kernels/attention/attention.h"
 #include "core/kernels/attention/attention_common.h"
 #include "core/kernels/cuda/common.cuh"
@@ -42,17 +45,27 @@ void attention_mma(const AttentionShape& shape, const AttentionForward<BFloat16>
 void attention_backward_mma(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
                             const float* deltas);
 
-/// Whether the kernels for compute capability 9.0 take what fits_mma() accepts. They need
-/// cuda::hopper_attention(), too.
+/// The same without deltas, for few queries and keys. Returns false and does nothing if there are
+/// more.
+bool attention_backward_short(const AttentionShape& shape, const AttentionBackward<BFloat16>& args);
+
+/// Whether the kernels for compute capability 9.0 are to compute what fits_mma() accepts.
 template <class... Operands>
-bool fits_hopper(const AttentionShape& shape, const Operands&... operands) {
+bool wants_hopper(const AttentionShape& shape, const Operands&... operands) {
+  const cuda::HopperAttention where = cuda::hopper_attention();
+  if (where == cuda::HopperAttention::kNowhere) return false;
+  // Their tiles have 128 rows: on an H200 those of attention_mma.cuh take 0.75 of the time at 64
+  // queries and keys, 1.6 times it at 128.
+  constexpr int64_t kShort = 64;
+  const bool is_short = std::min(shape.queries, shape.keys) <= kShort;
+  if (where == cuda::HopperAttention::kByShape && is_short) return false;
   const auto has_map = [&](const auto& rows) {
     return rows.row_stride > 0 && (rows.batch_stride > 0 || shape.batch == 1);
   };
   return (shape.head_size == 64 || shape.head_size == 128) && (has_map(operands) && ...);
 }
 
-/// The kernels for compute capability 9.0, for shapes and operands that both functions accept.
+/// The kernels for compute capability 9.0, where wants_hopper().
 void attention_hopper(const AttentionShape& shape, const AttentionForward<BFloat16>& args);
 void attention_backward_hopper(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
                                const float* deltas);

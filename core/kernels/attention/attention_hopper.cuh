@@ -1,6 +1,5 @@
 // Attention in bfloat16 on the tensor cores of compute capability 9.0 (FlashAttention-3, Shah et
-// al. 2024), for head sizes 64 and 128. Only cuda::hopper_attention() asks for these kernels: they
-// are unmeasured and have run in the tests' emulation only.
+// al. 2024), for head sizes 64 and 128.
 //
 // A block has three warpgroups. Group 0, the producer, copies tiles to shared memory; the other
 // two, the consumers, own 64 rows each and multiply. A tile of weights stays in registers as in
@@ -9,7 +8,6 @@
 
 #include <algorithm>
 
-#include "core/cuda/hopper.h"
 #include "core/cuda/tensor_map.h"
 #include "core/kernels/attention/attention_mma.cuh"
 #include "core/kernels/cuda/panel_tile.cuh"
@@ -22,10 +20,11 @@ inline constexpr int kHopperThreads = (1 + kConsumers) * kWarpgroup;
 inline constexpr int kGroupRows = 64;
 inline constexpr int kOwnRows = kConsumers * kGroupRows;  ///< of a block
 
-/// Two places that are filled and read in turn; turn i is at place i % 2. Arrivals: of the producer
-/// when it has started to fill a place, and of each warp of the consumers that has read it.
+/// Places that are filled and read in turn; turn i is at place i % kPlaces. Arrivals: of the
+/// producer when it has started to fill a place, and of each warp of the consumers that has read
+/// it.
+template <int kPlaces>
 struct TileRing {
-  static constexpr int kPlaces = 2;
   TransferBarrier full[kPlaces], empty[kPlaces];
 
   __device__ void init(unsigned producers) {
@@ -34,8 +33,9 @@ struct TileRing {
       init_barrier(empty + i, kConsumers * kWarpgroup / kWarp);
     }
   }
+  __device__ TransferBarrier* full_at(int turn) { return full + turn % kPlaces; }
   __device__ void wait_until_full(int turn) {
-    wait_for(full + turn % kPlaces, static_cast<unsigned>(turn / kPlaces) % 2);
+    wait_for(full_at(turn), static_cast<unsigned>(turn / kPlaces) % 2);
   }
   __device__ void wait_until_empty(int turn) {
     wait_for(empty + turn % kPlaces, static_cast<unsigned>(turn / kPlaces + 1) % 2);

@@ -91,7 +91,7 @@ struct GradientWeights {
 };
 
 /// The kernel for many heads, which computes all three gradients and each product once.
-bool fits_hopper_heads(const AttentionShape& shape, const AttentionBackward<BFloat16>& args);
+bool wants_hopper_heads(const AttentionShape& shape, const AttentionBackward<BFloat16>& args);
 void attention_backward_hopper_heads(const AttentionShape& shape,
                                      const AttentionBackward<BFloat16>& args, const float* deltas);
 

@@ -24,7 +24,7 @@ struct GradientLayout {
   using Passing = PanelTile<kPassing, kSize>;
 
   struct Barriers {
-    TileRing pairs;
+    TileRing<2> pairs;
     TransferBarrier own;
   };
   using Statistics = QueryStatistics<kPassing>;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
       }
       for (int turn = 0; turn < turns; ++turn) {
         barriers.pairs.wait_until_empty(turn);
-        TransferBarrier* const full = barriers.pairs.full + turn % TileRing::kPlaces;
+        TransferBarrier* const full = barriers.pairs.full_at(turn);
         const int64_t row = row_of(turn), head = head_of(turn);
         if (lane == 0) {
           const int64_t its_head = kOfKeys ? head : kv_head;
@@ -256,7 +256,7 @@ void launch_both(const AttentionShape& shape, const AttentionBackward<BFloat16>&
 
 void attention_backward_hopper(const AttentionShape& shape, const AttentionBackward<BFloat16>& args,
                                const float* deltas) {
-  if (fits_hopper_heads(shape, args)) return attention_backward_hopper_heads(shape, args, deltas);
+  if (wants_hopper_heads(shape, args)) return attention_backward_hopper_heads(shape, args, deltas);
   const bool drops = shape.dropout.p > 0;
   if (shape.head_size == 64) {
     drops ? launch_both<64, true>(shape, args, deltas)

@@ -17,7 +17,7 @@ namespace {
 // warp would halve its traffic, but 2 * 2 * kSize / 8 * 4 sums and 2 * 64 weights do not fit into
 // 255 registers.
 template <int kSize, bool kOfKeys, bool kDropout>
-__global__ void __launch_bounds__(kMmaThreads, 2)
+__global__ void __launch_bounds__(kMmaThreads, kSize < 128 && !kOfKeys ? 3 : 2)
     attention_mma_gradients(AttentionShape shape, AttentionBackward<BFloat16> args,
                             const float* deltas, DropoutFactors<BFloat16> dropout) {
   using Tile = MmaTile<kSize>;
@@ -95,6 +95,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
     wait_for_copies();
     __syncthreads();  // this pair is complete, and the other one has been read
     if (turn + 1 < turns) copy_pair(turn + 1);
+    if (warp_row >= count) continue;  // the warp owns no rows
     MmaWeights<1> p, ds;
     Tile::template multiply_rows<1>(own, warp_row, pair(turn), p);
     Tile::template multiply_rows<1>(own + kTile, warp_row, pair(turn) + kTile, ds);

@@ -11,8 +11,11 @@ namespace {
 // On an H100: with two strips each word of a key or value that ldmatrix loads serves two mma, so
 // that shared memory (128 bytes per clock) is not the limit. An SM has room for two blocks: at head
 // size 64 with 48 KiB and at most 255 registers each, at 128 with 96 KiB.
+// One strip is for few queries, whose blocks are short: there should be many at a time.
 template <int kSize, int kStrips, bool kDropout>
-__global__ void __launch_bounds__(kMmaThreads, 2)
+__global__ void __launch_bounds__(kMmaThreads, kStrips > 1 || kSize > 64 ? 2
+                                               : kSize == 64             ? 3
+                                                                         : 4)
     attention_mma_forward(AttentionShape shape, AttentionForward<BFloat16> args,
                           DropoutFactors<BFloat16> dropout) {
   using Tile = MmaTile<kSize>;
@@ -59,6 +62,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
     wait_for_copies();
     __syncthreads();  // this pair is complete, and the other one has been read
     if (tile + 1 < tiles) copy_pair(tile + 1);
+    if (warp_row >= count) continue;  // the warp has no queries
     MmaWeights<kStrips> p;
     Tile::template multiply_rows<kStrips>(queries, warp_row, pair(tile), p);
     const TileMask mask(shape, b, first + warp_row, 16 * kStrips, first_key, kColumns);

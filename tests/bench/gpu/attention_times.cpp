@@ -1,8 +1,10 @@
 // Attention on a GPU by itself, forward and backward, in bfloat16:
 //
-//   attention_times [LONGEST [WIDTH [CALLS]]]
+//   attention_times [KERNELS [LONGEST [WIDTH [CALLS]]]]
 //
-// LONGEST (16384) tokens, in sentences of all lengths from LONGEST / 32 on, by heads of 64 and of
+// KERNELS: all (by shape, the default), mma (those for any GPU), two or heads (the two forms of
+// backward for compute capability 9.0).
+// LONGEST (16384) tokens, in sentences of all lengths from LONGEST / 512 on, by heads of 64 and of
 // 128 elements, WIDTH (2048) in all; and GPT-2's layer at 64 x 1024 tokens. Means of CALLS (10), by
 // events around each kernel. Operations are those of the products that a mask leaves: two forward,
 // five backward (though the kernels compute some twice).
@@ -11,7 +13,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <map>
+#include <string>
 
+#include "core/cuda/hopper.h"
 #include "core/device_runtime.h"
 #include "core/dispatch.h"
 #include "core/kernels/attention/attention.h"
@@ -116,7 +121,7 @@ void run(int64_t longest, int64_t width, int64_t calls) {
   print_times(calls, gpt2_batch, gpt2_length, 12, 64, true, operands);
   for (const int64_t head_size : {64, 128}) {
     for (const bool causal : {true, false}) {
-      for (int64_t length = longest / 32; length <= longest; length *= 2) {
+      for (int64_t length = longest / 512; length <= longest; length *= 2) {
         print_times(calls, longest / length, length, width / head_size, head_size, causal,
                     operands);
       }
@@ -128,13 +133,23 @@ void run(int64_t longest, int64_t width, int64_t calls) {
 
 int main(int argc, char** argv) {
   try {
-    const int64_t longest = argc > 1 ? std::atol(argv[1]) : 16384;
-    const int64_t width = argc > 2 ? std::atol(argv[2]) : 2048;
-    const int64_t calls = argc > 3 ? std::atol(argv[3]) : 10;
-    if (longest < 32 || longest % 32 != 0 || width < 128 || width % 128 != 0 || calls < 1) {
-      std::fprintf(stderr, "attention_times [LONGEST [WIDTH [CALLS]]]: multiples of 32 and 128\n");
+    using cuda::HopperAttention;
+    const std::map<std::string, HopperAttention> choices = {{"all", HopperAttention::kByShape},
+                                                            {"mma", HopperAttention::kNowhere},
+                                                            {"two", HopperAttention::kTwoKernels},
+                                                            {"heads", HopperAttention::kHeads}};
+    const std::string kernels = argc > 1 ? argv[1] : "all";
+    const int64_t longest = argc > 2 ? std::atol(argv[2]) : 16384;
+    const int64_t width = argc > 3 ? std::atol(argv[3]) : 2048;
+    const int64_t calls = argc > 4 ? std::atol(argv[4]) : 10;
+    if (choices.count(kernels) == 0 || longest < 512 || longest % 512 != 0 || width < 128 ||
+        width % 128 != 0 || calls < 1) {
+      std::fprintf(stderr,
+                   "attention_times [all|mma|two|heads [LONGEST [WIDTH [CALLS]]]]: multiples of "
+                   "512 and 128\n");
       return 2;
     }
+    if (kernels != "all") cuda::choose_hopper_attention(choices.at(kernels));
     run(longest, width, calls);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "attention_times: %s\n", error.what());

@@ -4,6 +4,8 @@
     tests/bench/gpu/torch_peer.py gpt2 [--compile]          training steps of GPT-2 124M, 64 x 1024 tokens
     tests/bench/gpu/torch_peer.py translation [--compile]   of an encoder-decoder, 256 x (32 + 32) tokens
     tests/bench/gpu/torch_peer.py attention                 scaled_dot_product_attention by itself
+    tests/bench/gpu/torch_peer.py decode                    greedy search of the encoder-decoder, 32 tokens, with
+                                                            caches of keys and values; eager and as CUDA graphs
 
 Each line that begins with "PyTorch" is a result. Steps are those of a careful user: autocast to bfloat16 over
 float32 weights, scaled_dot_product_attention, a fused optimizer, clipping. Where memory is short, half of the
@@ -201,9 +203,81 @@ def attention(device, small):
                   f"backward {back:8.3f} ms {back_rate:4.0f} TFLOP/s", flush=True)
 
 
+class DecoderStep(nn.Module):
+    """One step of a decoder layer with the keys and values of all steps, in place."""
+
+    def __init__(self, width, heads, rows, source, steps, device, dtype):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.query, self.cross_out = nn.Linear(width, width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+        size = width // heads
+        self.keys, self.values = (torch.zeros(rows, heads, steps, size, device=device, dtype=dtype) for _ in range(2))
+        self.memory = [torch.randn(rows, heads, source, size, device=device, dtype=dtype) for _ in range(2)]
+
+    def split(self, x):
+        return x.view(x.shape[0], 1, self.heads, -1).transpose(1, 2)
+
+    def forward(self, x, place, mask):
+        q, k, v = (self.split(part) for part in self.qkv(x).chunk(3, dim=1))
+        self.keys.index_copy_(2, place, k)
+        self.values.index_copy_(2, place, v)
+        seen = F.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=mask)
+        x = self.norms[0](x + self.out(seen.reshape(x.shape)))
+        seen = F.scaled_dot_product_attention(self.split(self.query(x)), *self.memory)
+        x = self.norms[1](x + self.cross_out(seen.reshape(x.shape)))
+        return self.norms[2](x + self.down(F.relu(self.up(x))))
+
+
+@torch.inference_mode()
+def decode(device, small):
+    vocabulary, source, steps, width, heads, layers = (97, 8, 8, 32, 4, 2) if small else (8000, 32, 32, 512, 8, 6)
+    dtype = torch.float32 if small else torch.bfloat16
+    for rows in [2] if small else [1, 64, 256]:
+        tokens = nn.Embedding(vocabulary, width).to(device, dtype)
+        decoder = [DecoderStep(width, heads, rows, source, steps, device, dtype).to(device, dtype)
+                   for _ in range(layers)]
+        places = sinusoids(steps, width, device).to(dtype)
+        ids, place = torch.zeros(rows, dtype=torch.long, device=device), torch.zeros(1, dtype=torch.long, device=device)
+        columns = torch.arange(steps, device=device)
+
+        def step():
+            x = tokens(ids) * math.sqrt(width) + places[place]
+            for layer in decoder:
+                x = layer(x, place, (columns <= place)[None])
+            ids.copy_(F.linear(x, tokens.weight).argmax(1))
+            place.add_(1)
+
+        def search(one):
+            place.zero_()
+            for _ in range(steps):
+                one()
+
+        search(step)
+        kinds = [("eager", step)]
+        if device == "cuda":
+            graph = torch.cuda.CUDAGraph()
+            place.zero_()
+            with torch.cuda.graph(graph):
+                step()
+            kinds.append(("graphs", graph.replay))
+        for name, one in kinds:
+            search(one)
+            wait(device)
+            start = time.perf_counter()
+            for _ in range(3):
+                search(one)
+            wait(device)
+            seconds = (time.perf_counter() - start) / 3 / steps
+            print(f"PyTorch greedy search of {rows} sentences, {name:<7} {rows / seconds:9.0f} tokens/s "
+                  f"{1e3 * seconds:.3f} ms a step", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["gpt2", "translation", "attention"])
+    parser.add_argument("what", choices=["gpt2", "translation", "attention", "decode"])
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true")
@@ -211,6 +285,8 @@ def main():
     torch.manual_seed(7)
     if given.what == "attention":
         attention(given.device, given.small)
+    elif given.what == "decode":
+        decode(given.device, given.small)
     else:
         build, rows = {"gpt2": (gpt2, 64), "translation": (translation, 256)}[given.what]
         train(build, rows, given.device, given.small, given.compile)

@@ -10,8 +10,9 @@
 namespace tapestry {
 namespace {
 
+using cuda::HopperAttention;
+
 constexpr int64_t kAligned = 8;
-constexpr int64_t kNever = 1 << 20;  // of hopper_heads_each(): no block for a head
 constexpr Tolerance kTolerance = tolerance<BFloat16>(60);
 
 class AttentionHopperTest : public testing::TestWithParam<int64_t> {
@@ -21,9 +22,9 @@ class AttentionHopperTest : public testing::TestWithParam<int64_t> {
     if (!cuda::has_warpgroup_products()) {
       GTEST_SKIP() << "no compute capability 9.0, or a build without 90a-real";
     }
-    cuda::choose_hopper_attention(true);
+    cuda::choose_hopper_attention(HopperAttention::kTwoKernels);
   }
-  void TearDown() override { cuda::choose_hopper_attention(false); }
+  void TearDown() override { cuda::choose_hopper_attention(HopperAttention::kNowhere); }
 };
 INSTANTIATE_TEST_SUITE_P(HeadSizes, AttentionHopperTest, testing::Values(64, 128));
 
@@ -48,36 +49,14 @@ std::vector<AttentionCase> cases(int64_t size) {
 }
 
 TEST_P(AttentionHopperTest, EqualsTheDefinition) {
-  cuda::choose_hopper_attention(true, kNever);
   for (const AttentionCase& c : cases(GetParam())) check<BFloat16>(c, kTolerance, kAligned);
 }
 
 // Backward with a block for each head, which size 128 does not have.
 TEST_P(AttentionHopperTest, EqualsTheDefinitionWithABlockForEachHead) {
   if (GetParam() != 64) GTEST_SKIP() << "only size 64 has it";
-  cuda::choose_hopper_attention(true, 0);
+  cuda::choose_hopper_attention(HopperAttention::kHeads);
   for (const AttentionCase& c : cases(64)) check<BFloat16>(c, kTolerance, kAligned);
-}
-
-TEST(HopperChoice, IsOffUntilSomebodyAsks) {
-  using cuda::internal::asks_for_hopper;
-  const auto yes = +[] { return true; }, no = +[] { return false; };
-  const auto fails = +[]() -> bool { throw std::logic_error("nobody asked"); };
-  EXPECT_FALSE(asks_for_hopper(nullptr, fails));
-  EXPECT_FALSE(asks_for_hopper("0", fails));
-  EXPECT_TRUE(asks_for_hopper("1", yes));
-  const auto message = [](const char* value, bool (*can_run)()) -> std::string {
-    try {
-      asks_for_hopper(value, can_run);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_THAT(message("yes", fails),
-              testing::HasSubstr("[TAPESTRY_HOPPER_ATTENTION] expected 0 or 1, got 'yes'"));
-  EXPECT_THAT(message("1", no), testing::HasSubstr("compute capability 9.0"));
 }
 
 // The norm of the difference.
@@ -96,8 +75,8 @@ struct Results {
 };
 
 // Outputs hold NaN before.
-Results compute(const Problem<BFloat16>& p, bool hopper, int64_t heads_each = kNever) {
-  cuda::choose_hopper_attention(hopper, heads_each);
+Results compute(const Problem<BFloat16>& p, HopperAttention kernels) {
+  cuda::choose_hopper_attention(kernels);
   const auto poisoned = [](Operand<BFloat16> x) {
     x.data.assign(x.data.size(), BFloat16(std::numeric_limits<float>::quiet_NaN()));
     return x;
@@ -138,10 +117,13 @@ TEST_P(AttentionHopperTest, ComesCloseToTheOtherKernelsAndToItself) {
   for (const AttentionCase& c : some) {
     SCOPED_TRACE(c.name);
     const Problem<BFloat16> p(c, kAligned);
-    const Results other = compute(p, false), hopper = compute(p, true), again = compute(p, true);
+    const Results other = compute(p, HopperAttention::kNowhere),
+                  hopper = compute(p, HopperAttention::kTwoKernels),
+                  again = compute(p, HopperAttention::kTwoKernels);
     EXPECT_TRUE(hopper.all() == again.all()) << "not the same bits each time";
     if (size == 64) {
-      const Results heads = compute(p, true, 0), heads_again = compute(p, true, 0);
+      const Results heads = compute(p, HopperAttention::kHeads),
+                    heads_again = compute(p, HopperAttention::kHeads);
       EXPECT_TRUE(heads.all() == heads_again.all()) << "not the same bits each time";
       EXPECT_LT(relative_error(heads.dq, other.dq), 1e-2);
       EXPECT_LT(relative_error(heads.dk, other.dk), 1e-2);
@@ -165,17 +147,18 @@ TEST_P(AttentionHopperTest, ComesCloseToTheOtherKernelsAndToItself) {
 TEST_P(AttentionHopperTest, PaddingMayHoldAnything) {
   const AttentionCase c = {"padding", 1, 140, 290, 1, 1, GetParam(), false, {170}, 0};
   Problem<BFloat16> p(c, kAligned);
-  const Results clean = compute(p, true), clean_heads = compute(p, true, 0);
+  const Results clean = compute(p, HopperAttention::kTwoKernels),
+                clean_heads = compute(p, HopperAttention::kHeads);
   for (int64_t j = 170; j < 290; ++j) {
     p.k.data[p.k.index(0, j, 0, 1)] = BFloat16(std::numeric_limits<float>::quiet_NaN());
     p.v.data[p.v.index(0, j, 0, 1)] = BFloat16(std::numeric_limits<float>::infinity());
   }
-  const Results padded = compute(p, true);
+  const Results padded = compute(p, HopperAttention::kTwoKernels);
   EXPECT_TRUE(padded.out == clean.out);
   EXPECT_TRUE(padded.dq == clean.dq);
   EXPECT_TRUE(padded.dk == clean.dk);
   EXPECT_TRUE(padded.dv == clean.dv);
-  const Results padded_heads = compute(p, true, 0);
+  const Results padded_heads = compute(p, HopperAttention::kHeads);
   EXPECT_TRUE(padded_heads.dq == clean_heads.dq);
   EXPECT_TRUE(padded_heads.dk == clean_heads.dk);
   EXPECT_TRUE(padded_heads.dv == clean_heads.dv);

@@ -3,6 +3,7 @@
 // rounded inputs.
 #include <limits>
 
+#include "core/cuda/hopper.h"
 #include "core/kernels/cpu/rounded_product.h"
 #include "tests/core/kernels/attention/attention_testing.h"
 
@@ -14,7 +15,17 @@ constexpr int64_t kAligned = 8;
 
 constexpr Tolerance kRoundedTolerance = tolerance<BFloat16>(60);
 
-class AttentionTensorCoresTest : public ::testing::TestWithParam<int64_t> {};
+// On a GPU, by the kernels for any of them; attention_hopper_test.cpp has the others.
+struct KernelsForAnyGpu {
+  KernelsForAnyGpu() {
+#ifdef TAPESTRY_TEST_CUDA
+    cuda::choose_hopper_attention(cuda::HopperAttention::kNowhere);
+#endif
+  }
+};
+
+class AttentionTensorCoresTest : public ::testing::TestWithParam<int64_t>, KernelsForAnyGpu {};
+class AttentionBFloat16Test : public ::testing::Test, KernelsForAnyGpu {};
 INSTANTIATE_TEST_SUITE_P(HeadSizes, AttentionTensorCoresTest, ::testing::Values(32, 64, 128));
 
 TEST_P(AttentionTensorCoresTest, EqualTheDefinition) {
@@ -53,7 +64,7 @@ TEST_P(AttentionTensorCoresTest, EqualTheDefinition) {
   });
 }
 
-TEST(AttentionBFloat16Test, GeneralKernelsEqualTheDefinition) {
+TEST_F(AttentionBFloat16Test, GeneralKernelsEqualTheDefinition) {
   const AttentionCase cases[] = {
       {"head size without tensor-core kernel", 2, 33, 37, 4, 2, 48, true, {37, 11}, 0.5f},
       {"large heads", 1, 20, 70, 1, 1, 256, false, {}, 0},
@@ -67,7 +78,7 @@ TEST(AttentionBFloat16Test, GeneralKernelsEqualTheDefinition) {
   });
 }
 
-TEST(AttentionBFloat16Test, TensorCoresLeaveOutWhatIsNotAskedFor) {
+TEST_F(AttentionBFloat16Test, TensorCoresLeaveOutWhatIsNotAskedFor) {
   const Problem<BFloat16> p({"parts", 2, 33, 40, 4, 2, 32, true, {}, 0.1f}, kAligned);
   const Forward<BFloat16> f(p);
   const Naive naive(p);
@@ -85,7 +96,7 @@ TEST(AttentionBFloat16Test, TensorCoresLeaveOutWhatIsNotAskedFor) {
   }
 }
 
-TEST(AttentionBFloat16Test, TensorCoresDoNotHideNan) {
+TEST_F(AttentionBFloat16Test, TensorCoresDoNotHideNan) {
   Problem<BFloat16> p({"nan", 1, 20, 90, 1, 1, 32, false, {}, 0}, kAligned);
   p.k.data[p.k.index(0, 71, 0, 2)] = BFloat16(std::numeric_limits<float>::quiet_NaN());
   const Forward<BFloat16> f(p);
@@ -93,7 +104,7 @@ TEST(AttentionBFloat16Test, TensorCoresDoNotHideNan) {
 }
 
 // Keys beyond a key length are never read.
-TEST(AttentionBFloat16Test, PaddingMayHoldAnything) {
+TEST_F(AttentionBFloat16Test, PaddingMayHoldAnything) {
   const AttentionCase c = {"padding", 1, 20, 90, 1, 1, 32, false, {40}, 0};
   Problem<BFloat16> p(c, kAligned);
   const Forward<BFloat16> clean(p);
@@ -136,7 +147,7 @@ void expect_rounded_once(const Values<BFloat16>& actual, const Values<float>& ex
 
 // On the CPU all in between are floats: what the kernels of floats compute from the same numbers,
 // rounded once. Only dq is summed in another order over blocks of keys.
-TEST(AttentionBFloat16Test, OnlyResultsAreRounded) {
+TEST_F(AttentionBFloat16Test, OnlyResultsAreRounded) {
   if (kernels::bfloat16_runs_on_tiles()) GTEST_SKIP() << "tiles round the weights";
   const AttentionCase cases[] = {
       {"a few queries", 2, 3, 200, 4, 2, 64, true, {200, 30}, 0.2f},
