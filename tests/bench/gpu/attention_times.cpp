@@ -4,7 +4,7 @@
 //
 // KERNELS: all (by shape, the default), mma (those for any GPU), two or heads (the two forms of
 // backward for compute capability 9.0).
-// LONGEST (16384) tokens, in sentences of all lengths from LONGEST / 512 on, by heads of 64 and of
+// LONGEST (16384) tokens, in sentences of 32 tokens, 64 and so on, by heads of 64 and of
 // 128 elements, WIDTH (2048) in all; and GPT-2's layer at 64 x 1024 tokens. Means of CALLS (10), by
 // events around each kernel. Operations are those of the products that a mask leaves: two forward,
 // five backward (though the kernels compute some twice).
@@ -121,7 +121,7 @@ void run(int64_t longest, int64_t width, int64_t calls) {
   print_times(calls, gpt2_batch, gpt2_length, 12, 64, true, operands);
   for (const int64_t head_size : {64, 128}) {
     for (const bool causal : {true, false}) {
-      for (int64_t length = longest / 512; length <= longest; length *= 2) {
+      for (int64_t length = 32; length <= longest; length *= 2) {
         print_times(calls, longest / length, length, width / head_size, head_size, causal,
                     operands);
       }
@@ -142,11 +142,11 @@ int main(int argc, char** argv) {
     const int64_t longest = argc > 2 ? std::atol(argv[2]) : 16384;
     const int64_t width = argc > 3 ? std::atol(argv[3]) : 2048;
     const int64_t calls = argc > 4 ? std::atol(argv[4]) : 10;
-    if (choices.count(kernels) == 0 || longest < 512 || longest % 512 != 0 || width < 128 ||
+    if (choices.count(kernels) == 0 || longest < 32 || longest % 32 != 0 || width < 128 ||
         width % 128 != 0 || calls < 1) {
       std::fprintf(stderr,
                    "attention_times [all|mma|two|heads [LONGEST [WIDTH [CALLS]]]]: multiples of "
-                   "512 and 128\n");
+                   "32 and 128\n");
       return 2;
     }
     if (kernels != "all") cuda::choose_hopper_attention(choices.at(kernels));
