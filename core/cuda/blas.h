@@ -89,9 +89,9 @@ class Product final : public Work {
 }  // namespace internal
 
 /// Puts the product of `args` on the process's stream; m, n, k, batch >= 1. An epilogue needs batch
-/// 1 and beta 0. The bits are the same in every run on the same kind of
-/// GPU with the same library. Returns false and does nothing if the library has no algorithm, as
-/// for some epilogues, sizes and addresses. Throws Error(kRuntime) with the library's message.
+/// 1 and beta 0. The bits are the same in every run on the same kind of GPU with the same library.
+/// Returns false and does nothing if the library has no algorithm, as for some epilogues, sizes and
+/// addresses. Throws Error(kRuntime) with the library's message.
 template <class T>
 bool matmul(const Gemm<T>& args, const Epilogue<T>& epilogue = {}) {
   using namespace internal;

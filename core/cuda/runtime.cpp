@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -281,9 +282,16 @@ int64_t blocks_at_once(const void* kernel, int threads) {
     check_status(cudaGetDeviceProperties(&properties, current_device()), "device");
     return properties.multiProcessorCount;
   }();
-  int blocks = 0;
-  check_status(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, 0),
-               "device");
+  // Asked at each launch, so the driver is asked once.
+  static std::mutex mutex;
+  static std::map<std::pair<const void*, int>, int> known;
+  const std::lock_guard lock(mutex);
+  const auto [entry, is_new] = known.try_emplace({kernel, threads}, 0);
+  int& blocks = entry->second;
+  if (is_new) {
+    check_status(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, 0),
+                 "device");
+  }
   return int64_t{processors} * std::max(blocks, 1);
 }
 
