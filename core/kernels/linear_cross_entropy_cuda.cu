@@ -3,7 +3,6 @@
 
 #include "core/kernels/cuda/cross_entropy_rows.cuh"
 #include "core/kernels/embedding.h"
-#include "core/kernels/gemm.h"
 #include "core/kernels/linear.h"
 
 namespace tapestry {
@@ -19,144 +18,86 @@ int64_t rows_of_chunk(int64_t rows, int64_t row_bytes, int64_t chunk_bytes) {
   return ((rows + chunks - 1) / chunks + 15) / 16 * 16;
 }
 
-// Some rows of the problem. Rows of logits, later overwritten by their gradients dz, are `stride`
-// apart; `weight` and `d_weight` have `stride` rows, zeros from row `classes` on.
+// n elements with zeros behind them up to `padded`: a copy where there are fewer. Null stays null.
 template <class T>
-struct Chunk {
-  int64_t rows;
-  const T* x;
-  const T* weight;
-  T* logits;
-  int64_t stride;
-  T *dx, *d_weight;
+class PaddedOperand {
+ public:
+  PaddedOperand(const T* x, int64_t n, int64_t padded)
+      : copy_(x != nullptr && padded > n ? padded : 0), x_(x) {
+    if (x == nullptr || padded == n) return;
+    cuda::copy(copy_.data(), x, n * int64_t{sizeof(T)});
+    cuda::fill_zero(copy_.data() + n, (padded - n) * int64_t{sizeof(T)});
+    x_ = copy_.data();
+  }
+  const T* data() const { return x_; }
+
+ private:
+  DeviceScratch<T> copy_;
+  const T* x_;
 };
 
-// z = x W^T, 0 beyond the classes
+// The place of `padded` elements, of which the first n are wanted in y.
 template <class T>
-Gemm<T> logits_of(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
-                  const Chunk<T>& chunk) {
-  Gemm<T> g;
-  g.m = chunk.rows, g.n = chunk.stride, g.k = args.in, g.precision = shape.precision;
-  g.a = chunk.x, g.lda = args.in;
-  g.b = chunk.weight, g.ldb = args.in, g.trans_b = true;
-  g.c = chunk.logits, g.ldc = chunk.stride;
-  return g;
-}
-
-// dx = dz W
-template <class T>
-Gemm<T> input_gradient(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
-                       const Chunk<T>& chunk) {
-  Gemm<T> g;
-  g.m = chunk.rows, g.n = args.in, g.k = chunk.stride, g.precision = shape.precision;
-  g.a = chunk.logits, g.lda = chunk.stride;
-  g.b = chunk.weight, g.ldb = args.in;
-  g.c = chunk.dx, g.ldc = args.in;
-  return g;
-}
-
-// dW (=|+=) dz^T x
-template <class T>
-Gemm<T> weight_gradient(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
-                        const Chunk<T>& chunk, Write write) {
-  Gemm<T> g;
-  g.m = chunk.stride, g.n = args.in, g.k = chunk.rows, g.precision = shape.precision;
-  g.a = chunk.logits, g.lda = chunk.stride, g.trans_a = true;
-  g.b = chunk.x, g.ldb = args.in;
-  g.c = chunk.d_weight, g.ldc = args.in, g.beta = write == Write::kAdd ? 1 : 0;
-  return g;
-}
-
-// The weight and its gradient with `padded` rows: where they have fewer, a copy of the weight with
-// zeros below, and a gradient to be copied.
-template <class T>
-class PaddedWeight {
+class PaddedResult {
  public:
-  PaddedWeight(const LinearCrossEntropy<T>& args, int64_t rows, int64_t padded)
-      : args_(args),
-        bytes_(rows * args.in * int64_t{sizeof(T)}),
-        is_copied_(padded > rows),
-        weight_(is_copied_ ? padded * args.in : 0),
-        gradient_(is_copied_ && args.d_weight != nullptr ? padded * args.in : 0) {
-    if (!is_copied_) return;
-    cuda::copy(weight_.data(), args.weight, bytes_);
-    cuda::fill_zero(weight_.data() + rows * args.in,
-                    (padded - rows) * args.in * int64_t{sizeof(T)});
-  }
-  const T* data() { return is_copied_ ? weight_.data() : args_.weight; }
-  T* gradient() { return is_copied_ ? gradient_.data() : args_.d_weight; }
-  void deliver_gradient() {
-    if (is_copied_ && args_.d_weight != nullptr) {
-      cuda::copy(args_.d_weight, gradient_.data(), bytes_);
-    }
+  PaddedResult(T* y, int64_t n, int64_t padded)
+      : scratch_(y != nullptr && padded > n ? padded : 0), y_(y), n_(n), is_padded_(padded > n) {}
+  T* data() { return y_ != nullptr && is_padded_ ? scratch_.data() : y_; }
+  void deliver() {
+    if (data() != y_) cuda::copy(y_, data(), n_ * int64_t{sizeof(T)});
   }
 
  private:
-  const LinearCrossEntropy<T>& args_;
-  int64_t bytes_;
-  bool is_copied_;
-  DeviceScratch<T> weight_, gradient_;
+  DeviceScratch<T> scratch_;
+  T* y_;
+  int64_t n_;
+  bool is_padded_;
 };
 
-// Computes all rows, including ignored ones.
+// Computes all rows, including ignored ones. Rows of logits are overwritten by their gradients.
 template <class T>
 void all_rows(const CrossEntropyShape& shape, const LinearCrossEntropy<T>& args,
               CrossEntropySums* sums) {
-  // Without a bias, the stride of a row of logits is a multiple of 128 bytes, whatever the number
-  // of classes, and the products compute whole rows: for odd addresses and sizes (50257 classes)
-  // cuBLASLt has only slow algorithms, eight times as slow on an H200.
+  // cuBLASLt has only slow algorithms for rows that are no multiple of 16 bytes (50257 classes took
+  // eight times as long on an H200): such classifiers get more classes, of which nobody knows.
   constexpr int64_t kRowStep = 128 / static_cast<int64_t>(sizeof(T));
-  const int64_t stride =
-      args.bias == nullptr ? (shape.classes + kRowStep - 1) / kRowStep * kRowStep : shape.classes;
-  const int64_t most =
-      rows_of_chunk(shape.rows, stride * static_cast<int64_t>(sizeof(T)), args.chunk_bytes);
+  const int64_t classes = shape.classes, in = args.in;
+  const int64_t columns =
+      classes % kPack<T> == 0 ? classes : (classes + kRowStep - 1) / kRowStep * kRowStep;
+  const PaddedOperand<T> weight(args.weight, classes * in, columns * in);
+  const PaddedOperand<T> bias(args.bias, classes, columns);
   const bool gradients = args.dx != nullptr;
-  PaddedWeight<T> weight(args, shape.classes, stride);
-  DeviceScratch<T> logits(most * stride);
+  PaddedResult<T> d_weight(gradients ? args.d_weight : nullptr, classes * in, columns * in);
+  PaddedResult<T> d_bias(gradients ? args.d_bias : nullptr, classes, columns);
+
+  const int64_t most =
+      rows_of_chunk(shape.rows, columns * static_cast<int64_t>(sizeof(T)), args.chunk_bytes);
+  DeviceScratch<T> logits(most * columns);
   DeviceScratch<RowLoss> losses(shape.rows);
   // At least one round: without rows it sets the gradients of weight and bias to 0.
   for (int64_t first = 0; first == 0 || first < shape.rows; first += most) {
-    const int64_t left = shape.rows - first;
-    const Chunk<T> chunk{left < most ? left : most,
-                         args.x + first * args.in,
-                         weight.data(),
-                         logits.data(),
-                         stride,
-                         gradients ? args.dx + first * args.in : nullptr,
-                         weight.gradient()};
-    const LinearShape classifier{chunk.rows, args.in, shape.classes, Activation::kNone,
-                                 shape.precision};
-    if (args.bias != nullptr) {
-      kernels::linear<T>(Cuda{}, classifier,
-                         {chunk.x, args.weight, args.bias, nullptr, logits.data()});
-    } else {
-      kernels::gemm(Cuda{}, logits_of(shape, args, chunk));
-    }
+    const int64_t rows = std::min(shape.rows - first, most);
+    const LinearShape classifier{rows, in, columns, Activation::kNone, shape.precision};
+    const T* const x = args.x + first * in;
+    kernels::linear<T>(Cuda{}, classifier, {x, weight.data(), bias.data(), nullptr, logits.data()});
     CrossEntropyShape part = shape;
-    part.rows = chunk.rows;
+    part.rows = rows;
     cross_entropy_rows(part, CrossEntropyRows<T>{.logits = logits.data(),
-                                                 .stride = stride,
+                                                 .stride = columns,
                                                  .targets = args.targets.from(first),
                                                  .grad_scale = args.grad_scale,
                                                  .losses = losses.data() + first,
                                                  .dlogits = gradients ? logits.data() : nullptr});
     if (!gradients) continue;
-    const Write write = first == 0 ? Write::kSet : Write::kAdd;
-    if (args.bias != nullptr) {
-      LinearBackward<T> backward{};
-      backward.x = chunk.x, backward.weight = args.weight, backward.dy = logits.data();
-      backward.dx = chunk.dx, backward.dx_write = Write::kSet;
-      backward.d_weight = args.d_weight, backward.d_bias = args.d_bias;
-      backward.d_weight_write = backward.d_bias_write = write;
-      kernels::linear_backward(Cuda{}, classifier, backward);
-    } else {
-      if (args.d_weight != nullptr) {
-        kernels::gemm(Cuda{}, weight_gradient(shape, args, chunk, write));
-      }
-      kernels::gemm(Cuda{}, input_gradient(shape, args, chunk));
-    }
+    LinearBackward<T> backward{};
+    backward.x = x, backward.weight = weight.data(), backward.dy = logits.data();
+    backward.dx = args.dx + first * in, backward.dx_write = Write::kSet;
+    backward.d_weight = d_weight.data(), backward.d_bias = d_bias.data();
+    backward.d_weight_write = backward.d_bias_write = first == 0 ? Write::kSet : Write::kAdd;
+    kernels::linear_backward(Cuda{}, classifier, backward);
   }
-  if (gradients) weight.deliver_gradient();
+  d_weight.deliver();
+  d_bias.deliver();
   sum_rows(losses.data(), shape.rows, sums);
 }
 
