@@ -1,4 +1,4 @@
-#include <warp_mma.h>
+#include <fast_math.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,7 +1,7 @@
 // Both passes over (rows, out) cut the matrix alike: a block of 32 x 8 threads takes 32 packs of N
 // neighbouring columns, a warp a row of them, and goes down the rows in steps of 8 * gridDim.y. A
 // thread keeps its columns, so that their bias, or their sums, stay in registers.
-#include <warp_mma.h>
+#include <fast_math.h>
 
 #include <type_traits>
 

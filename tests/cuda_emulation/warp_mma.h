@@ -113,8 +113,4 @@ inline uint32_t pack_bfloat16(float low, float high) {
   return BFloat16(low).bits | static_cast<uint32_t>(BFloat16(high).bits) << 16;
 }
 
-inline float fast_tanh(float x) { return std::tanh(x); }
-
-inline float fast_exp2(float x) { return std::exp2(x); }
-
 }  // namespace tapestry

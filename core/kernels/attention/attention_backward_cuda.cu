@@ -140,22 +140,19 @@ namespace kernels {
 
 template <class T>
 void attention_backward(Cuda, const AttentionShape& shape, const AttentionBackward<T>& args) {
-  bool fits = false;
+  bool fits = false, hopper = false;
   if constexpr (std::is_same_v<T, BFloat16>) {
     fits =
         fits_mma(shape, args.bias, args.q, args.k, args.v, args.d_out, args.dq, args.dk, args.dv);
-    const bool hopper = fits && wants_hopper(shape, args.q, args.k, args.v, args.d_out);
+    hopper = fits && wants_hopper(shape, args.q, args.k, args.v, args.d_out);
     if (fits && !hopper && attention_backward_short(shape, args)) return;
   }
   DeviceScratch<Wider<T>> deltas(shape.batch * shape.heads * shape.queries);
   launch_deltas(shape, args, deltas.data());
   if (args.d_relative != nullptr) attention_backward_relative(shape, args, deltas.data());
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (fits) {
-      const bool hopper = wants_hopper(shape, args.q, args.k, args.v, args.d_out);
-      return hopper ? attention_backward_hopper(shape, args, deltas.data())
-                    : attention_backward_mma(shape, args, deltas.data());
-    }
+    if (hopper) return attention_backward_hopper(shape, args, deltas.data());
+    if (fits) return attention_backward_mma(shape, args, deltas.data());
   }
   with_head_size(std::max(shape.head_size, shape.value_size), [&](auto size) {
     constexpr int kSize = decltype(size)::value;

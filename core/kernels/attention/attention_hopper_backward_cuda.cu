@@ -131,7 +131,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
           row_delta[half] = deltas[index];
         }
       }
-      GradientWeights<kOfKeys, kPieces> weights;
+      using Weights = GradientWeights<kOfKeys>;
+      float weights[kPieces][4], slopes[kPieces][4];  // scores, and their gradients in between
       float sums[kSize / 8][4] = {}, value_sums[kSize / 8][4] = {};
       uint32_t left[kPieces / 2][4], value_left[kPieces / 2][4];
 
@@ -142,19 +143,19 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
         if (!kOfKeys && turn + 1 == turns && to - other < kPassing && to < shape.keys) {
           clear_unseen_rows<Passing>(shared.rows_at(turn), static_cast<int>(to - other));
         }
-        hold(weights.p);
+        hold(weights);
         begin_products();
-        multiply_rows<Own, Passing, kSize>(weights.p, shared.own, group * kGroupRows,
+        multiply_rows<Own, Passing, kSize>(weights, shared.own, group * kGroupRows,
                                            shared.rows_at(turn));
         end_products();
-        hold(weights.ds);
+        hold(slopes);
         begin_products();
-        multiply_rows<Own, Passing, kSize>(weights.ds, shared.own_values(), group * kGroupRows,
+        multiply_rows<Own, Passing, kSize>(slopes, shared.own_values(), group * kGroupRows,
                                            shared.values_at(turn));
         end_products();
         // The scores are there, and what the last turn added has been added.
         wait_for_products<1>();
-        hold(weights.p);
+        hold(weights);
         hold(sums);
         hold(left);
         if constexpr (kOfKeys) {
@@ -168,18 +169,19 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
         const TileMask mask(shape, b, first_t, kOfKeys ? kPassing : 16, first_key,
                             kOfKeys ? 16 : kPassing);
         const auto& statistics = shared.statistics_at(turn);  // or not there
-        weights.weigh(mask, scale, kOfKeys ? statistics.shift : row_shift);
+        Weights::weigh(weights, mask, scale, kOfKeys ? statistics.shift : row_shift);
         wait_for_products<0>();
-        hold(weights.ds);
+        hold(slopes);
         const int64_t first_draw =
             (weight_row(shape, b, head, 0) + first_t) * shape.keys + first_key;
-        weights.template differentiate<kDropout>(mask, &dropout, first_draw, shape.keys,
-                                                 kOfKeys ? statistics.delta : row_delta);
-        round_weights(weights.ds, left);
+        Weights::template differentiate<kDropout>(weights, slopes, mask, &dropout, first_draw,
+                                                  shape.keys,
+                                                  kOfKeys ? statistics.delta : row_delta);
+        round_weights(slopes, left);
         hold(sums);
         hold(left);
         if constexpr (kOfKeys) {
-          round_weights(weights.p, value_left);
+          round_weights(weights, value_left);
           hold(value_sums);
           hold(value_left);
         }

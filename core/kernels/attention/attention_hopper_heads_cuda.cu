@@ -169,7 +169,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
         MmaTile<kSize>::deliver_strip(sums, factors, at(y, b, first + warp_row, head, kSize),
                                       y.row_stride, rows - first - warp_row, write);
       };
-      GradientWeights<true, kPieces> weights;
+      using Weights = GradientWeights<true>;
+      float weights[kPieces][4], slopes[kPieces][4];  // scores, and their gradients in between
       uint32_t left[kPieces / 2][4], value_left[kPieces / 2][4];
       int own_turn = 0, turn = 0;
       // Queries up to the end of the tiles that have seen a key. Ranges never go back, so the sums
@@ -191,26 +192,27 @@ __global__ void __launch_bounds__(kHopperThreads, 1)
           for (int tile = tiles.first; tile < tiles.last; ++tile, ++turn) {
             const int first_t = tile * kTile, first_key = key_tile * kTile + first_row_of_warp();
             barriers.pairs.wait_until_full(turn);
-            hold(weights.p);
+            hold(weights);
             begin_products();
-            multiply_rows<Tile, Tile, kSize>(weights.p, shared.keys_at(own_turn),
-                                             group * kGroupRows, shared.queries_at(turn));
+            multiply_rows<Tile, Tile, kSize>(weights, shared.keys_at(own_turn), group * kGroupRows,
+                                             shared.queries_at(turn));
             end_products();
-            hold(weights.ds);
+            hold(slopes);
             begin_products();
-            multiply_rows<Tile, Tile, kSize>(weights.ds, shared.values_at(own_turn),
-                                             group * kGroupRows, shared.d_out_at(turn));
+            multiply_rows<Tile, Tile, kSize>(slopes, shared.values_at(own_turn), group * kGroupRows,
+                                             shared.d_out_at(turn));
             end_products();
             wait_for_products<1>();
-            hold(weights.p);
+            hold(weights);
             const TileMask mask(shape, b, first_t, kTile, first_key, 16);
             const auto& statistics = shared.statistics_at(turn);
-            weights.weigh(mask, scale, statistics.shift);
+            Weights::weigh(weights, mask, scale, statistics.shift);
             wait_for_products<0>();
-            hold(weights.ds);
-            weights.differentiate<false>(mask, nullptr, 0, shape.keys, statistics.delta);
-            round_weights(weights.ds, left);
-            round_weights(weights.p, value_left);
+            hold(slopes);
+            Weights::differentiate<false>(weights, slopes, mask, nullptr, 0, shape.keys,
+                                          statistics.delta);
+            round_weights(slopes, left);
+            round_weights(weights, value_left);
             store_scores(shared.scores_at(turn), left, first_row_of_warp());
             publish_to_async();
             hold(dv);

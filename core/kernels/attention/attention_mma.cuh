@@ -7,6 +7,7 @@
 // product's left operand, so weights never leave the registers.
 #pragma once
 
+#include <fast_math.h>
 #include <warp_mma.h>
 
 #include "core/kernels/attention/attention_cuda.cuh"
@@ -232,6 +233,78 @@ __device__ void piece_factors(const DropoutFactors<BFloat16>& dropout, int64_t f
     }
   }
 }
+
+/// A log-sum-exp in units of log2. Any value will do for a row that sees no key: its weights are
+/// masked.
+__device__ inline float shift_of(float log_sum_exp) {
+  return log_sum_exp == -INFINITY ? 0.0f : log_sum_exp * static_cast<float>(kLog2E);
+}
+
+/// A warp's tile of weights in the backward pass: 16 own rows, 8 kPieces passing rows as columns.
+/// kOfKeys: own rows are keys, and the statistics those of the columns; else those of the lane's
+/// two rows.
+template <bool kOfKeys>
+struct GradientWeights {
+  /// Scores become weights.
+  template <int kPieces>
+  __device__ static void weigh(float (&p)[kPieces][4], const TileMask& mask, float scale,
+                               const float* shifts) {
+    if (!mask.all) hide(mask, p, -INFINITY);
+#pragma unroll
+    for (int n = 0; n < kPieces; ++n) {
+      const Pair shift = of_columns(shifts, n);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        p[n][e] = fast_exp2(fmaf(p[n][e], scale, -(kOfKeys ? shift.v[e % 2] : shifts[e / 2])));
+      }
+    }
+  }
+
+  /// ds: gradients of the dropped weights, which become those of the scores; and the weights are
+  /// dropped. first_draw: of the tile's first query and key. Without kDropout the three are not
+  /// read.
+  template <bool kDropout, int kPieces>
+  __device__ static void differentiate(float (&p)[kPieces][4], float (&ds)[kPieces][4],
+                                       const TileMask& mask,
+                                       const DropoutFactors<BFloat16>* dropout, int64_t first_draw,
+                                       int64_t keys, const float* deltas) {
+    if (!mask.all) hide(mask, ds, 0);
+#pragma unroll
+    for (int n = 0; n < kPieces; ++n) {
+      float factors[4] = {1, 1, 1, 1};
+      if constexpr (kDropout) {
+        piece_factors<kOfKeys>(*dropout, first_draw + 8 * n * (kOfKeys ? keys : 1), keys,
+                               keys % 4 == 0, factors);
+      }
+      const Pair delta = of_columns(deltas, n);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float subtracted = kOfKeys ? delta.v[e % 2] : deltas[e / 2];
+        ds[n][e] = p[n][e] * fmaf(factors[e], ds[n][e], -subtracted);
+        p[n][e] *= factors[e];
+      }
+    }
+  }
+
+ private:
+  using Pair = Pack<float, 2>;
+
+  __device__ static Pair of_columns(const float* statistics, int n) {
+    if constexpr (!kOfKeys) return {};
+    return *reinterpret_cast<const Pair*>(statistics + 8 * n + piece_column(0));
+  }
+  template <int kPieces>
+  __device__ static void hide(const TileMask& mask, float (&x)[kPieces][4], float hidden) {
+#pragma unroll
+    for (int n = 0; n < kPieces; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int row = piece_row(e), column = 8 * n + piece_column(e);
+        if (!(kOfKeys ? mask.sees(column, row) : mask.sees(row, column))) x[n][e] = hidden;
+      }
+    }
+  }
+};
 
 /// Calls f(integral constant) for a head size that has tensor-core kernels.
 template <class F>

@@ -72,10 +72,6 @@ __global__ void __launch_bounds__(kMmaThreads, kSize < 128 && !kOfKeys ? 3 : 2)
   copy_rows(own, kOfKeys, block.head, first, count);
   if (turns > 0) copy_pair(0);
 
-  // In units of log2. Any value will do for a row that sees no key: its weights are masked.
-  const auto shift_of = [](float lse) {
-    return lse == -INFINITY ? 0.0f : lse * static_cast<float>(kLog2E);
-  };
   float row_shift[2] = {}, row_delta[2] = {};  // of own queries
   if constexpr (!kOfKeys) {
 #pragma unroll

@@ -84,14 +84,13 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
                                           query_count);
     Tile::template copy_async_rows<kRows>(d_out, at(args.d_out, b, 0, head, kSize),
                                           args.d_out.row_stride, query_count);
-    // Of the lane's two rows. Any shift will do for a row that sees no key: its weights are masked.
+    // Of the lane's two rows.
     float shift[2] = {}, delta[2] = {};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = warp_row + piece_row(2 * half);
       if (row < query_count) {
-        const float lse = args.log_sum_exp[weight_row(shape, b, head, row)];
-        shift[half] = lse == -INFINITY ? 0.0f : lse * static_cast<float>(kLog2E);
+        shift[half] = shift_of(args.log_sum_exp[weight_row(shape, b, head, row)]);
         const BFloat16* const out = at(args.out, b, row, head, kSize);
         const BFloat16* const slope = at(args.d_out, b, row, head, kSize);
 #pragma unroll
@@ -115,20 +114,9 @@ __global__ void __launch_bounds__(kMmaThreads, 2)
       Tile::template multiply_rows<1>(d_out, warp_row, values, ds);
       const TileMask mask(shape, b, warp_row, 16, 0, kColumns);
       const int64_t draws = weight_row(shape, b, head, warp_row) * shape.keys;
-#pragma unroll
-      for (int n = 0; n < kPieces; ++n) {
-        float factors[4] = {1, 1, 1, 1};
-        if constexpr (kDropout) {
-          piece_factors<false>(dropout, draws + 8 * n, shape.keys, shape.keys % 4 == 0, factors);
-        }
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          float weight = fast_exp2(fmaf(p[0][n][e], scale, -shift[e / 2]));
-          if (!mask.all && !mask.sees(piece_row(e), 8 * n + piece_column(e))) weight = 0;
-          p[0][n][e] = weight * factors[e];
-          ds[0][n][e] = weight * fmaf(factors[e], ds[0][n][e], -delta[e / 2]);
-        }
-      }
+      GradientWeights<false>::weigh(p[0], mask, scale, shift);
+      GradientWeights<false>::differentiate<kDropout>(p[0], ds[0], mask, &dropout, draws,
+                                                      shape.keys, delta);
       store_weights(weights, warp_row, p[0]);
       store_weights(slopes, warp_row, ds[0]);
       MmaSums<1, kSize> dq = {};
