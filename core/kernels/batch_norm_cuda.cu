@@ -203,16 +203,11 @@ void batch_norm_backward(Cuda, const BatchNormShape& shape, const BatchNormBackw
                                    static_cast<W>(shape.eps)};
     launch({.kernel = "batch_norm_backward", .grid = how.grid, .block = how.block},
            column_parts<T, N, GradientSums>, terms, rows, cols, dy_parts);
-    if (args.d_gamma != nullptr) {
-      sum_parts(xhat_parts, count, cols, W(1), args.d_gamma, args.d_gamma_write);
-    }
-    if (args.d_beta != nullptr) {
-      sum_parts(dy_parts, count, cols, W(1), args.d_beta, args.d_beta_write);
-    }
+    sum_parts<T>({xhat_parts, args.d_gamma, args.d_gamma_write},
+                 {dy_parts, args.d_beta, args.d_beta_write}, count, cols);
     if (args.dx == nullptr || rows == 0) return;
-    const W share = 1 / static_cast<W>(rows);
-    sum_parts<W>(dy_parts, count, cols, share, means, Write::kSet);
-    sum_parts<W>(xhat_parts, count, cols, share, means + cols, Write::kSet);
+    sum_parts<W>({dy_parts, means}, {xhat_parts, means + cols}, count, cols,
+                 1 / static_cast<W>(rows));
     launch({.kernel = "batch_norm_backward", .grid = how.grid, .block = how.block}, backward<T, N>,
            shape, args, means);
   });

@@ -24,18 +24,20 @@ template <class T>
 __global__ void sum_parts_kernel(PartSums<T> first, PartSums<T> second, int64_t count, int64_t cols,
                                  Wider<T> factor) {
   static __shared__ Wider<T> sums[kLanes][kWarp];
-  const PartSums<T>& own = blockIdx.y == 0 ? first : second;
-  if (own.total == nullptr) return;
+  const bool is_first = blockIdx.y == 0;
+  const Wider<T>* const parts = is_first ? first.parts : second.parts;
+  T* const total = is_first ? first.total : second.total;
+  if (total == nullptr) return;
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
   Wider<T> sum = 0;
   if (c < cols) {
-    for (int64_t p = threadIdx.y; p < count; p += kLanes) sum += own.parts[p * cols + c];
+    for (int64_t p = threadIdx.y; p < count; p += kLanes) sum += parts[p * cols + c];
   }
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || c >= cols) return;
   for (int lane = 1; lane < kLanes; ++lane) sum += sums[lane][threadIdx.x];
-  deliver(own.total + c, factor * sum, own.write);
+  deliver(total + c, factor * sum, is_first ? first.write : second.write);
 }
 
 }  // namespace column_sums
