@@ -10,7 +10,7 @@
 #                  (20) updates has the same bits each time
 #     bench        training steps of GPT-2 and of a translation model, with and without CUDA graphs, and where
 #                  their time goes; attention by itself; beam search; PyTorch beside them, where it is
-#     sanitize     the kernels under compute-sanitizer, twice for $SANITIZER_SECONDS (150) at most
+#     sanitize     each suite of kernels under each tool of compute-sanitizer, which has $SANITIZER_SECONDS (100)
 #     shakespeare  only if asked for: nanoGPT's recipe for a GPU, on the text $SHAKESPEARE, which pack takes along
 #
 #     all          tests, bench and sanitize; also without any PART
@@ -23,7 +23,8 @@
 #              --gtest_filter='SUITE.*', with LD_LIBRARY_PATH=build/gpu_unpacked/lib, under compute-sanitizer if need be.
 #   bench      tokens/s and the share of the peak beside PyTorch's; the table by kernel says what to mend first;
 #              updates of graphs should be 0 without dropout, and nothing refused. Its first rows matter most.
-#   sanitize   races, with what is left.
+#   sanitize   memory, barriers, what nobody wrote, and races, with what is left. racecheck does not follow mbarriers:
+#              it reports the statistics of queries in the backward kernels of attention for 9.0.
 # Keep the whole output, not only the table at its end: tests/gpu.sh bench 2>&1 | tee FILE
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -122,7 +123,8 @@ run_suite() {
   [ $seconds -le "${SUITE_SECONDS:-60}" ] || seconds=${SUITE_SECONDS:-60}
   if [ $seconds -ge 2 ]; then
     # A kernel that never ends, ends with its process.
-    timeout -k 5 $seconds "$binary" --gtest_brief=1 --gtest_flagfile="$logs/$number.flags" \
+    # shellcheck disable=SC2086  # words
+    timeout -k 5 $seconds ${CHECKER:-} "$binary" --gtest_brief=1 --gtest_flagfile="$logs/$number.flags" \
       >"$logs/$number.log" 2>&1
     code=$?
   fi
@@ -298,12 +300,11 @@ fi
 # Last, and not for long: everything takes many times as long.
 if [[ $parts = *' sanitize '* ]]; then
   if command -v compute-sanitizer >/dev/null; then
-    limit=${SANITIZER_SECONDS:-150}
-    begin_part $((2 * limit + 20))
-    sanitizer=(env CUDA_LAUNCH_BLOCKING=1 compute-sanitizer --error-exitcode 9)
-    step "shared memory races" "$limit" "${sanitizer[@]}" --tool racecheck "$bin/cuda_core_tests" --gtest_brief=1 \
-      --gtest_filter='*Attention*:*Norm*:*Embedding*:*Softmax*:*CrossEntropy*:*SumSquares*:*Linear*:*Elementwise*'
-    step "memory" "$limit" "${sanitizer[@]}" "$bin/cuda_core_tests" --gtest_brief=1
+    for tool in memcheck synccheck initcheck racecheck; do
+      begin_part "${SANITIZER_SECONDS:-100}"
+      CUDA_LAUNCH_BLOCKING=1 CHECKER="compute-sanitizer --error-exitcode 9 --tool $tool" \
+        suites "$tool" "$bin/cuda_core_tests" '*'
+    done
   else
     row "compute-sanitizer is not here: not run"
   fi
