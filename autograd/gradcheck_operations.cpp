@@ -3,7 +3,7 @@
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "autograd/recompute.h"
-#include "core/kernels/activation_functors.h"
+#include "core/kernels/elementwise/activation_functors.h"
 
 namespace tapestry {
 namespace {

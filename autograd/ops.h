@@ -8,10 +8,10 @@
 
 #include "autograd/tape.h"
 #include "autograd/var.h"
-#include "core/kernels/linear.h"
+#include "core/kernels/attention/rope.h"
+#include "core/kernels/elementwise/unary.h"
+#include "core/kernels/matmul/linear.h"
 #include "core/kernels/norm.h"
-#include "core/kernels/rope.h"
-#include "core/kernels/unary.h"
 
 namespace tapestry {
 

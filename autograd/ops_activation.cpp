@@ -1,10 +1,10 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "core/dispatch_device.h"
-#include "core/kernels/activation_functors.h"
-#include "core/kernels/dropout.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/glu.h"
+#include "core/kernels/elementwise/activation_functors.h"
+#include "core/kernels/elementwise/dropout.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/elementwise/glu.h"
 #include "core/kernels/softmax.h"
 
 namespace tapestry {

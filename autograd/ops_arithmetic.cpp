@@ -1,7 +1,7 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "core/dispatch_device.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 
 namespace tapestry {
 namespace {

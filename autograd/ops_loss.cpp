@@ -4,7 +4,7 @@
 #include "autograd/recording.h"
 #include "core/dispatch_device.h"
 #include "core/kernels/cross_entropy.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "core/shapes_only.h"
 
 namespace tapestry {

@@ -1,8 +1,8 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "core/dispatch_device.h"
-#include "core/kernels/activation_functors.h"
-#include "core/kernels/gemm.h"
+#include "core/kernels/elementwise/activation_functors.h"
+#include "core/kernels/matmul/gemm.h"
 
 namespace tapestry {
 namespace {

@@ -3,10 +3,10 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "core/dispatch_device.h"
-#include "core/kernels/additive_attention.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/gemm.h"
+#include "core/kernels/attention/additive_attention.h"
+#include "core/kernels/elementwise/elementwise.h"
 #include "core/kernels/gru.h"
+#include "core/kernels/matmul/gemm.h"
 #include "core/kernels/reduce.h"
 
 namespace tapestry {

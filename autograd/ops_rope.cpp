@@ -1,7 +1,7 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "core/dispatch_device.h"
-#include "core/kernels/rope.h"
+#include "core/kernels/attention/rope.h"
 
 namespace tapestry {
 

@@ -1,8 +1,8 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "core/dispatch_device.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/permute.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/elementwise/permute.h"
 #include "core/kernels/reduce.h"
 
 namespace tapestry {

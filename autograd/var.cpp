@@ -2,7 +2,7 @@
 
 #include "core/allocator.h"
 #include "core/dispatch_device.h"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 
 namespace tapestry {
 

@@ -10,9 +10,9 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "core/base/error.h"
+#include "core/base/range_heap.h"
 #include "core/cuda/runtime.h"
-#include "core/error.h"
-#include "core/range_heap.h"
 #include "core/shapes_only.h"
 
 #ifdef __SANITIZE_ADDRESS__

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstring>
 
+#include "core/base/error.h"
 #include "core/cuda/runtime.h"
-#include "core/error.h"
 #include "hwy/highway.h"
 
 namespace tapestry {

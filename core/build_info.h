@@ -1,4 +1,5 @@
-// Facts about this build and its machine for a bug report, with blas_description() (core/blas.h).
+// Facts about this build and its machine for a bug report, with blas_description()
+// (core/cpu/blas.h).
 #pragma once
 
 #include <string>

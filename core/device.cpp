@@ -3,9 +3,9 @@
 #include <charconv>
 #include <optional>
 
+#include "core/base/error.h"
 #include "core/cuda/runtime.h"
 #include "core/device_name.h"
-#include "core/error.h"
 
 namespace tapestry {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/option_report.h"
+#include "core/base/option_report.h"
 
 namespace tapestry {
 

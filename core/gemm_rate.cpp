@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
+#include "core/base/philox.h"
 #include "core/device_runtime.h"
 #include "core/dispatch_device.h"
-#include "core/kernels/gemm.h"
-#include "core/philox.h"
+#include "core/kernels/matmul/gemm.h"
 
 namespace tapestry {
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <functional>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

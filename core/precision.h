@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/bfloat16_kernel.h"
+#include "core/cpu/bfloat16_kernel.h"
 #include "core/device.h"
 
 namespace tapestry {

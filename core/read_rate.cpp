@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "core/kernels/sum_squares.h"
 #include "core/scratch.h"
 

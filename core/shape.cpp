@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 

@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "core/error.h"
+#include "core/base/error.h"
+#include "core/base/range_heap.h"
 #include "core/memory_pool.h"
-#include "core/range_heap.h"
 
 namespace tapestry {
 namespace {

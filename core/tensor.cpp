@@ -5,7 +5,7 @@
 #include "core/allocator.h"
 #include "core/cuda/runtime.h"
 #include "core/dispatch_device.h"
-#include "core/kernels/convert.h"
+#include "core/kernels/elementwise/convert.h"
 #include "core/shapes_only.h"
 
 namespace tapestry {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/device.h"
 #include "core/dtype.h"
-#include "core/error.h"
 #include "core/shape.h"
 
 namespace tapestry {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <span>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "core/dispatch_device.h"
 #include "core/kernels/sum_squares.h"
 #include "core/kernels/tree_add.h"

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/enumerators.h"
 #include "core/distributed/communicator.h"
-#include "core/enumerators.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {

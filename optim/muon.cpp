@@ -8,16 +8,16 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/cpu/parallel.h"
 #include "core/dispatch_device.h"
-#include "core/kernels/convert.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/gemm.h"
-#include "core/kernels/gram.h"
+#include "core/kernels/elementwise/convert.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/elementwise/unary.h"
+#include "core/kernels/matmul/gemm.h"
+#include "core/kernels/matmul/gram.h"
 #include "core/kernels/optimizer_functors.h"
 #include "core/kernels/reduce.h"
 #include "core/kernels/sum_squares.h"
-#include "core/kernels/unary.h"
-#include "core/parallel.h"
 #include "core/profile.h"
 #include "core/shapes_only.h"
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/enumerators.h"
-#include "core/option_report.h"
+#include "core/base/enumerators.h"
+#include "core/base/option_report.h"
 #include "core/tensor.h"
 
 namespace tapestry {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "core/enumerators.h"
+#include "core/base/enumerators.h"
+#include "core/base/option_report.h"
 #include "core/host_copy.h"
-#include "core/option_report.h"
 #include "optim/muon.h"
 #include "optim/named.h"
 

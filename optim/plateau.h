@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "core/enumerators.h"
-#include "core/option_report.h"
+#include "core/base/enumerators.h"
+#include "core/base/option_report.h"
 
 namespace tapestry {
 

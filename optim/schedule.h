@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/enumerators.h"
-#include "core/option_report.h"
+#include "core/base/enumerators.h"
+#include "core/base/option_report.h"
 
 namespace tapestry {
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

@@ -1,4 +1,4 @@
-// The files of a checkpoint, by name. Tokenizers name their own (data/tokenizer.h).
+// The files of a checkpoint, by name. Tokenizers name their own (data/tokenizers/tokenizer.h).
 #pragma once
 
 namespace tapestry {
@@ -11,7 +11,7 @@ inline constexpr const char* kTrainerStateFile = "trainer_state.json";
 inline constexpr const char* kIncidentFile = "incident.txt";
 /// Beginning of the names of their folders in a run folder.
 inline constexpr const char* kIncidentPrefix = "incident-";
-/// The points that a regression answers from (data/points.h); only in its checkpoints.
+/// The points that a regression answers from (data/examples/points.h); only in its checkpoints.
 inline constexpr const char* kPointsFile = "points.csv";
 /// The checkpoints of a mean; only in means of checkpoints.
 inline constexpr const char* kAverageFile = "average.json";

@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "apps/checkpoint/plain_folder.h"
-#include "data/files.h"
+#include "data/files/files.h"
 
 namespace tapestry {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/checkpoint/bytes.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 

@@ -10,12 +10,12 @@
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/config/config.h"
-#include "data/tokenizer.h"
-#include "nn/language_model.h"
-#include "nn/rnn_attention.h"
-#include "nn/span_extractor.h"
-#include "nn/transformer.h"
-#include "nn/vision_transformer.h"
+#include "data/tokenizers/tokenizer.h"
+#include "nn/models/language_model.h"
+#include "nn/models/rnn_attention.h"
+#include "nn/models/span_extractor.h"
+#include "nn/models/transformer.h"
+#include "nn/models/vision_transformer.h"
 
 namespace tapestry {
 

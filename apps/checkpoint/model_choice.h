@@ -8,7 +8,7 @@
 namespace tapestry {
 
 /// Models that answer together, by checkpoint or run folder, and the weights of their
-/// probabilities (nn/ensemble.h).
+/// probabilities (nn/decoding/ensemble.h).
 struct ModelChoice {
   std::vector<std::string> paths;
   std::vector<double> weights = {};              ///< none: equal ones

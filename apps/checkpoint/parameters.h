@@ -7,8 +7,8 @@
 
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/safetensors.h"
-#include "data/tokenizer.h"
-#include "nn/parameters.h"
+#include "data/tokenizers/tokenizer.h"
+#include "nn/layers/parameters.h"
 
 namespace tapestry {
 

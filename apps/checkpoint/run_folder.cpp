@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "apps/checkpoint/file_names.h"
-#include "data/files.h"
+#include "data/files/files.h"
 
 namespace tapestry {
 namespace {

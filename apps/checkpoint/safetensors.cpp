@@ -7,7 +7,7 @@
 #include <set>
 
 #include "apps/checkpoint/made_file.h"
-#include "data/little_endian.h"
+#include "data/files/little_endian.h"
 
 namespace tapestry {
 namespace {

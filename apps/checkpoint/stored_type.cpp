@@ -6,9 +6,9 @@
 #include <limits>
 #include <ranges>
 
+#include "core/base/text.h"
 #include "core/dispatch.h"
-#include "core/kernels/convert.h"
-#include "core/text.h"
+#include "core/kernels/elementwise/convert.h"
 
 namespace tapestry {
 namespace {

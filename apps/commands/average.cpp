@@ -10,10 +10,10 @@
 #include "apps/checkpoint/run_folder.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/commands/command.h"
+#include "core/base/progress.h"
 #include "core/dispatch.h"
-#include "core/kernels/convert.h"
-#include "core/progress.h"
-#include "data/tokenizer.h"
+#include "core/kernels/elementwise/convert.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
 namespace {

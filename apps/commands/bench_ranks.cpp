@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {

@@ -16,9 +16,9 @@
 #include "apps/run/program_facts.h"
 #include "apps/run/progress_line.h"
 #include "apps/run/ranks.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/device_runtime.h"
-#include "core/error.h"
-#include "core/text.h"
 
 namespace tapestry {
 namespace {

@@ -12,9 +12,9 @@
 #include "apps/commands/options.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/task.h"
-#include "core/parallel.h"
-#include "core/text.h"
-#include "data/utf8.h"
+#include "core/base/text.h"
+#include "core/cpu/parallel.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "apps/commands/options.h"
 #include "apps/commands/score_report.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "data/files/unpacked_file.h"
+#include "data/files/utf8.h"
 #include "data/scores/metrics.h"
 #include "data/scores/significance.h"
-#include "data/unpacked_file.h"
-#include "data/utf8.h"
 
 namespace tapestry {
 namespace {

@@ -13,10 +13,10 @@
 #include "apps/run/pretrained.h"
 #include "apps/tasks/models.h"
 #include "apps/tasks/task.h"
-#include "core/kernels/activation_functors.h"
-#include "core/progress.h"
-#include "core/text.h"
-#include "nn/gradcheck_models.h"
+#include "core/base/progress.h"
+#include "core/base/text.h"
+#include "core/kernels/elementwise/activation_functors.h"
+#include "nn/models/gradcheck_models.h"
 
 namespace tapestry {
 namespace {

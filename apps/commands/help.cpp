@@ -5,7 +5,7 @@
 #include "apps/commands/options.h"
 #include "apps/config/reference.h"
 #include "apps/config/schema.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

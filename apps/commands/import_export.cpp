@@ -6,11 +6,11 @@
 #include "apps/checkpoint/plain_folder.h"
 #include "apps/commands/command.h"
 #include "apps/commands/options.h"
-#include "apps/interop/architectures.h"
+#include "apps/interop/architectures/architectures.h"
 #include "apps/interop/export_formats.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/peft.h"
-#include "core/text.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 namespace {

@@ -9,8 +9,8 @@
 #include "apps/commands/command.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
+#include "apps/tasks/answers/placeholders.h"
 #include "apps/tasks/models.h"
-#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "core/shapes_only.h"
 

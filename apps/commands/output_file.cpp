@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 

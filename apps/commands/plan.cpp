@@ -8,10 +8,10 @@
 #include "apps/commands/options.h"
 #include "apps/run/memory_plan.h"
 #include "apps/run/pretrained.h"
+#include "apps/tasks/answers/placeholders.h"
 #include "apps/tasks/dry_training.h"
-#include "apps/tasks/placeholders.h"
+#include "core/cpu/parallel.h"
 #include "core/device.h"
-#include "core/parallel.h"
 
 namespace tapestry {
 namespace {

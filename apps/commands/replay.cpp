@@ -9,9 +9,9 @@
 #include "apps/checkpoint/run_folder.h"
 #include "apps/commands/command.h"
 #include "apps/run/start.h"
-#include "apps/run/trainer.h"
-#include "core/parallel.h"
-#include "core/printable.h"
+#include "apps/run/trainer/trainer.h"
+#include "core/base/printable.h"
+#include "core/cpu/parallel.h"
 
 namespace tapestry {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "data/utf8.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "apps/commands/command.h"
-#include "core/nearest_name.h"
-#include "core/text.h"
+#include "core/base/nearest_name.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 

@@ -14,15 +14,15 @@
 #include "apps/run/resume.h"
 #include "apps/run/signals.h"
 #include "apps/run/start.h"
-#include "apps/run/trainer.h"
+#include "apps/run/trainer/trainer.h"
 #include "apps/run/updates.h"
-#include "apps/tasks/placeholders.h"
+#include "apps/tasks/answers/placeholders.h"
 #include "core/allocator.h"
-#include "core/bfloat16_kernel.h"
-#include "core/blas.h"
 #include "core/build_info.h"
+#include "core/cpu/bfloat16_kernel.h"
+#include "core/cpu/blas.h"
+#include "core/cpu/parallel.h"
 #include "core/device_runtime.h"
-#include "core/parallel.h"
 
 namespace tapestry {
 namespace {

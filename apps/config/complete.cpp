@@ -4,9 +4,9 @@
 #include <set>
 
 #include "apps/config/sections.h"
-#include "core/bfloat16_kernel.h"
+#include "core/cpu/bfloat16_kernel.h"
 #include "data/scores/metrics.h"
-#include "nn/vision_transformer.h"
+#include "nn/models/vision_transformer.h"
 
 namespace tapestry {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "apps/config/sections.h"
+#include "core/base/pattern.h"
 #include "core/device_name.h"
-#include "core/pattern.h"
 
 namespace tapestry {
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <sstream>
 
-#include "core/nearest_name.h"
-#include "core/text.h"
+#include "core/base/nearest_name.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "apps/config/tree.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 

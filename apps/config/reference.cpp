@@ -7,7 +7,7 @@
 
 #include "apps/config/key_families.h"
 #include "apps/config/task.h"
-#include "core/nearest_name.h"
+#include "core/base/nearest_name.h"
 
 namespace tapestry {
 namespace {

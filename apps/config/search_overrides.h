@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/config/reader.h"
-#include "nn/decoding.h"
+#include "nn/decoding/decoding.h"
 
 namespace tapestry {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "apps/config/sections.h"
-#include "core/enumerators.h"
+#include "core/base/enumerators.h"
 
 namespace tapestry {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "apps/config/config.h"
 #include "apps/config/reader.h"
-#include "data/block_batching.h"
+#include "data/examples/block_batching.h"
 
 namespace tapestry {
 

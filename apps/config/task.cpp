@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/text.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/config/tree.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

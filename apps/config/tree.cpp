@@ -10,8 +10,8 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
-#include "data/utf8.h"
+#include "core/base/error.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

@@ -5,13 +5,13 @@
 #include <set>
 
 #include "apps/checkpoint/file_names.h"
-#include "apps/interop/architectures.h"
+#include "apps/interop/architectures/architectures.h"
 #include "apps/interop/export_source.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
-#include "core/text.h"
-#include "data/little_endian.h"
-#include "nn/layers.h"
+#include "core/base/text.h"
+#include "data/files/little_endian.h"
+#include "nn/layers/layers.h"
 
 namespace tapestry::interop {
 namespace {

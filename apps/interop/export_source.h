@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "apps/checkpoint/model_bundle.h"
-#include "apps/interop/architectures.h"
+#include "apps/interop/architectures/architectures.h"
 
 namespace tapestry::interop {
 

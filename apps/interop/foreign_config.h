@@ -1,10 +1,10 @@
 // config.json of Hugging Face's folders into a config of ours, and back, by the tables of
-// apps/interop/architectures.h.
+// apps/interop/architectures/architectures.h.
 #pragma once
 
 #include <string>
 
-#include "apps/interop/architectures.h"
+#include "apps/interop/architectures/architectures.h"
 #include "apps/interop/special_ids.h"
 
 namespace tapestry::interop {

@@ -4,7 +4,7 @@
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/huggingface_import.h"
-#include "core/text.h"
+#include "core/base/text.h"
 
 namespace tapestry::interop {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "apps/checkpoint/safetensors.h"
-#include "apps/interop/architectures.h"
-#include "apps/interop/tensor_names.h"
+#include "apps/interop/architectures/architectures.h"
+#include "apps/interop/architectures/tensor_names.h"
 
 namespace tapestry::interop {
 

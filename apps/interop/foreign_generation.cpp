@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "apps/interop/tensor_names.h"
+#include "apps/interop/architectures/tensor_names.h"
 
 namespace tapestry::interop {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apps/config/config.h"
-#include "apps/interop/architectures.h"
+#include "apps/interop/architectures/architectures.h"
 
 namespace tapestry::interop {
 

@@ -2,8 +2,8 @@
 // preprocessor_config.json.
 #pragma once
 
-#include "apps/interop/architectures.h"
-#include "data/images.h"
+#include "apps/interop/architectures/architectures.h"
+#include "data/images/images.h"
 
 namespace tapestry::interop {
 

@@ -11,8 +11,8 @@
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
 #include "apps/tasks/text_models.h"
-#include "core/text.h"
-#include "data/little_endian.h"
+#include "core/base/text.h"
+#include "data/files/little_endian.h"
 
 namespace tapestry::interop {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
-#include "core/text.h"
-#include "data/huggingface_files.h"
-#include "data/sentencepiece_model.h"
+#include "core/base/text.h"
+#include "data/tokenizers/huggingface_files.h"
+#include "data/tokenizers/sentencepiece_model.h"
 
 namespace tapestry::interop {
 namespace {

@@ -3,15 +3,15 @@
 #include <algorithm>
 
 #include "apps/checkpoint/file_names.h"
+#include "apps/interop/architectures/tensor_names.h"
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/foreign_generation.h"
 #include "apps/interop/foreign_images.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
-#include "apps/interop/tensor_names.h"
 #include "apps/tasks/text_models.h"
-#include "core/text.h"
+#include "core/base/text.h"
 
 namespace tapestry::interop {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/model_bundle.h"
-#include "apps/interop/architectures.h"
+#include "apps/interop/architectures/architectures.h"
 
 namespace tapestry::interop {
 

@@ -7,7 +7,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/safetensors.h"
-#include "apps/interop/model_facts.h"
+#include "apps/interop/architectures/model_facts.h"
 
 namespace tapestry::interop {
 

@@ -3,13 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/checkpoint/file_names.h"
+#include "apps/interop/architectures/tensor_names.h"
 #include "apps/interop/special_ids.h"
-#include "apps/interop/tensor_names.h"
 #include "apps/tasks/text_models.h"
-#include "core/error.h"
-#include "data/huggingface_files.h"
-#include "data/marian.h"
-#include "data/tokenizer_json.h"
+#include "core/base/error.h"
+#include "data/tokenizers/huggingface_files.h"
+#include "data/tokenizers/marian.h"
+#include "data/tokenizers/tokenizer_json.h"
 
 namespace tapestry::interop {
 namespace {

@@ -13,10 +13,10 @@
 #include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"
-#include "core/text.h"
-#include "data/files.h"
-#include "data/huggingface_files.h"
-#include "data/utf8.h"
+#include "core/base/text.h"
+#include "data/files/files.h"
+#include "data/files/utf8.h"
+#include "data/tokenizers/huggingface_files.h"
 
 namespace tapestry::interop {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/model_bundle.h"
+#include "apps/interop/architectures/tensor_table.h"
 #include "apps/interop/huggingface_import.h"
-#include "apps/interop/tensor_table.h"
 
 namespace tapestry::interop {
 

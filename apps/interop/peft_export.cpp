@@ -2,12 +2,12 @@
 #include <set>
 
 #include "apps/checkpoint/safetensors.h"
+#include "apps/interop/architectures/tensor_names.h"
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/huggingface_export.h"
 #include "apps/interop/peft.h"
-#include "apps/interop/tensor_names.h"
-#include "core/text.h"
+#include "core/base/text.h"
 
 namespace tapestry::interop {
 

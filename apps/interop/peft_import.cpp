@@ -4,10 +4,10 @@
 #include <set>
 
 #include "apps/checkpoint/file_names.h"
+#include "apps/interop/architectures/tensor_names.h"
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/peft.h"
-#include "apps/interop/tensor_names.h"
-#include "core/text.h"
+#include "core/base/text.h"
 
 namespace tapestry::interop {
 namespace {

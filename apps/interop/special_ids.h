@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/text.h"
-#include "data/tokenizer.h"
+#include "core/base/text.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace tapestry::interop {
 

@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
-#include "core/text.h"
-#include "data/files.h"
-#include "data/huggingface_files.h"
-#include "data/marian.h"
-#include "data/sentencepiece_model.h"
+#include "core/base/text.h"
+#include "data/files/files.h"
+#include "data/tokenizers/huggingface_files.h"
+#include "data/tokenizers/marian.h"
+#include "data/tokenizers/sentencepiece_model.h"
 
 namespace tapestry::interop {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/interop/model_facts.h"
-#include "data/tokenizer.h"
+#include "apps/interop/architectures/model_facts.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace tapestry::interop {
 

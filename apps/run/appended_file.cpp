@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 

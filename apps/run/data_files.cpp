@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "apps/checkpoint/bytes.h"
-#include "core/progress.h"
+#include "core/base/progress.h"
 
 namespace tapestry {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/corpus.h"
+#include "data/corpora/corpus.h"
 
 namespace tapestry {
 

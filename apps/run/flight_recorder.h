@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/batching.h"
+#include "data/batches/batching.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {

@@ -1,8 +1,8 @@
 #include "apps/run/kernel_probe.h"
 
 #include "apps/run/start.h"
-#include "core/philox.h"
-#include "nn/language_model.h"
+#include "core/base/philox.h"
+#include "nn/models/language_model.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {

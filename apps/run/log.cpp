@@ -14,10 +14,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/run/appended_file.h"
-#include "core/base64.h"
-#include "core/error.h"
-#include "core/printable.h"
-#include "data/images.h"
+#include "core/base/base64.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
+#include "data/images/images.h"
 
 namespace tapestry {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "apps/config/config.h"
 #include "apps/run/update_cost.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
 

@@ -4,10 +4,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "core/bfloat16_kernel.h"
-#include "core/blas.h"
+#include "core/base/error.h"
 #include "core/build_info.h"
-#include "core/error.h"
+#include "core/cpu/bfloat16_kernel.h"
+#include "core/cpu/blas.h"
 
 namespace tapestry {
 

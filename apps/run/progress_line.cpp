@@ -12,8 +12,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 namespace {

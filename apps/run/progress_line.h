@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "core/progress.h"
+#include "core/base/progress.h"
 
 namespace tapestry {
 
@@ -39,9 +39,9 @@ class ProgressLine {
   bool on_terminal_;
 };
 
-/// Shows the progress of work that takes longer than two seconds (core/progress.h) on stderr: a bar
-/// on a terminal, a line now and then elsewhere. It looks from a thread of its own. One for the
-/// process.
+/// Shows the progress of work that takes longer than two seconds (core/base/progress.h) on stderr:
+/// a bar on a terminal, a line now and then elsewhere. It looks from a thread of its own. One for
+/// the process.
 class ProgressDisplay {
  public:
   ProgressDisplay();

@@ -14,10 +14,10 @@
 #include "apps/checkpoint/bytes.h"
 #include "apps/run/signals.h"
 #include "apps/tasks/rank_group.h"
-#include "core/clock.h"
-#include "core/cores.h"
+#include "core/base/clock.h"
+#include "core/base/printable.h"
+#include "core/cpu/cores.h"
 #include "core/distributed/transport_mpi.h"
-#include "core/printable.h"
 
 namespace tapestry {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "apps/config/config.h"
+#include "core/base/error.h"
 #include "core/distributed/communicator.h"
-#include "core/error.h"
 #include "core/tensor.h"
 
 namespace tapestry {

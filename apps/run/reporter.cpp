@@ -1,7 +1,7 @@
 #include "apps/run/reporter.h"
 
 #include "apps/run/tensorboard.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

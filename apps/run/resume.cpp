@@ -9,8 +9,8 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/interop/huggingface_import.h"
-#include "core/pattern.h"
-#include "core/text.h"
+#include "core/base/pattern.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "apps/run/data_files.h"
 #include "apps/run/resume.h"
-#include "core/text.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/error.h"
-#include "data/mapped_file.h"
+#include "core/base/error.h"
+#include "data/files/mapped_file.h"
 
 namespace tapestry {
 namespace {

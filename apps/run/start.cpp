@@ -7,7 +7,7 @@
 #include "apps/checkpoint/bytes.h"
 #include "apps/run/kernel_probe.h"
 #include "apps/run/pretrained.h"
-#include "core/text.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 namespace {

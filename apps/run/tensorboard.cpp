@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "apps/config/tree.h"
-#include "core/error.h"
-#include "data/little_endian.h"
+#include "core/base/error.h"
+#include "data/files/little_endian.h"
 
 namespace tapestry {
 namespace {

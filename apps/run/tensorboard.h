@@ -11,7 +11,7 @@
 
 #include "apps/run/appended_file.h"
 #include "apps/run/reporter.h"
-#include "data/protobuf.h"
+#include "data/tokenizers/protobuf.h"
 
 namespace tapestry {
 

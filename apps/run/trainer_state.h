@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/run/data_files.h"
-#include "data/batching.h"
+#include "data/batches/batching.h"
 #include "optim/plateau.h"
 
 namespace tapestry {

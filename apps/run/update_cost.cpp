@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
+#include "core/cpu/parallel.h"
 #include "core/gemm_rate.h"
-#include "core/parallel.h"
 
 namespace tapestry {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/pattern.h"
+#include "core/base/pattern.h"
 
 namespace tapestry {
 

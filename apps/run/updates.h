@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "nn/parameters.h"
+#include "nn/layers/parameters.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {

@@ -10,9 +10,9 @@
 #include "apps/tasks/models.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
-#include "data/empty_text.h"
-#include "data/image_batching.h"
-#include "data/labelled.h"
+#include "data/corpora/empty_text.h"
+#include "data/examples/image_batching.h"
+#include "data/examples/labelled.h"
 
 namespace tapestry {
 namespace {

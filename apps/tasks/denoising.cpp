@@ -1,12 +1,12 @@
 // The task that restores corrupted text (T5, BART).
-#include "data/denoising.h"
+#include "data/examples/denoising.h"
 
 #include "apps/config/sections.h"
+#include "apps/tasks/answers/translator.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/models.h"
 #include "apps/tasks/pair_kind.h"
-#include "apps/tasks/translator.h"
-#include "data/special_words.h"
+#include "data/tokenizers/special_words.h"
 
 namespace tapestry {
 namespace {

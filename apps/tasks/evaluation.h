@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/class_scores.h"
-#include "data/corpus.h"
+#include "data/corpora/corpus.h"
+#include "data/scores/class_scores.h"
 
 namespace tapestry {
 

@@ -16,11 +16,11 @@
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "apps/tasks/text_models.h"
-#include "data/batch_rows.h"
-#include "data/block_batching.h"
-#include "data/document_batching.h"
-#include "data/special_words.h"
-#include "data/utf8.h"
+#include "data/batches/batch_rows.h"
+#include "data/examples/block_batching.h"
+#include "data/examples/document_batching.h"
+#include "data/files/utf8.h"
+#include "data/tokenizers/special_words.h"
 
 namespace tapestry {
 

@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 

@@ -2,7 +2,7 @@
 
 #include "apps/tasks/regression.h"
 #include "apps/tasks/shape_flow.h"
-#include "nn/gradcheck_models.h"
+#include "nn/models/gradcheck_models.h"
 
 namespace tapestry {
 namespace {

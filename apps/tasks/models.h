@@ -8,7 +8,7 @@
 #include "apps/config/config.h"
 #include "apps/tasks/dry_training.h"
 #include "autograd/gradcheck.h"
-#include "nn/parameters.h"
+#include "nn/layers/parameters.h"
 
 namespace tapestry {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "apps/config/config.h"
-#include "nn/parameters.h"
+#include "nn/layers/parameters.h"
 
 namespace tapestry {
 

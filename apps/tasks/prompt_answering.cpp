@@ -8,8 +8,8 @@
 #include "apps/tasks/packed_search.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
-#include "core/interruption.h"
-#include "data/utf8.h"
+#include "core/base/interruption.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

@@ -11,9 +11,9 @@
 #include "apps/tasks/models.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
-#include "core/interruption.h"
-#include "data/answer_scores.h"
-#include "data/utf8.h"
+#include "core/base/interruption.h"
+#include "data/files/utf8.h"
+#include "data/scores/answer_scores.h"
 
 namespace tapestry {
 namespace {

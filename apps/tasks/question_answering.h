@@ -7,7 +7,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/tasks/task.h"
-#include "data/questions.h"
+#include "data/examples/questions.h"
 
 namespace tapestry {
 

@@ -1,6 +1,6 @@
 #include "apps/tasks/rank_group.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 

@@ -8,8 +8,8 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/config/config.h"
-#include "data/points.h"
-#include "nn/attention_pooling.h"
+#include "data/examples/points.h"
+#include "nn/attention/attention_pooling.h"
 
 namespace tapestry {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "core/text.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 namespace {

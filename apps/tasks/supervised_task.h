@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "apps/tasks/task.h"
-#include "data/loader.h"
+#include "data/batches/loader.h"
 
 namespace tapestry {
 

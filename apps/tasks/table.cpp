@@ -4,7 +4,7 @@
 
 #include "apps/tasks/models.h"
 #include "apps/tasks/task.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 

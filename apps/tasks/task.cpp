@@ -8,9 +8,9 @@
 
 #include "apps/checkpoint/bytes.h"
 #include "core/allocator.h"
-#include "core/interruption.h"
-#include "data/character_changes.h"
+#include "core/base/interruption.h"
 #include "data/scores/metrics.h"
+#include "data/tokenizers/character_changes.h"
 
 namespace tapestry {
 

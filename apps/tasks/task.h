@@ -16,11 +16,11 @@
 #include "apps/tasks/rank_group.h"
 #include "apps/tasks/validation_details.h"
 #include "autograd/ops.h"
-#include "core/progress.h"
-#include "data/batching.h"
-#include "data/loader.h"
-#include "nn/model_options.h"
-#include "nn/parameters.h"
+#include "core/base/progress.h"
+#include "data/batches/batching.h"
+#include "data/batches/loader.h"
+#include "nn/layers/parameters.h"
+#include "nn/models/model_options.h"
 #include "optim/named.h"
 
 namespace tapestry {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "apps/tasks/long_line.h"
-#include "data/empty_text.h"
-#include "nn/ensemble.h"
+#include "data/corpora/empty_text.h"
+#include "nn/decoding/ensemble.h"
 
 namespace tapestry {
 

@@ -7,11 +7,11 @@
 #include <limits>
 
 #include "apps/config/sections.h"
+#include "apps/tasks/answers/translator.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/models.h"
 #include "apps/tasks/packed_search.h"
 #include "apps/tasks/pair_kind.h"
-#include "apps/tasks/translator.h"
 #include "data/scores/metrics.h"
 #include "data/scores/rouge.h"
 

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

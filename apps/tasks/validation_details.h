@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/images.h"
+#include "data/images/images.h"
 
 namespace tapestry {
 

@@ -1,5 +1,5 @@
+#include "core/base/error.h"
 #include "core/cuda/runtime.h"
-#include "core/error.h"
 
 namespace tapestry::cuda {
 namespace {

@@ -1,14 +1,14 @@
 // Matrix products of the CUDA backend through cuBLASLt, without including its header. Only core's
-// CUDA kernels include this; all other code calls core/kernels/gemm.h and linear.h.
+// CUDA kernels include this; all other code calls core/kernels/matmul/gemm.h and linear.h.
 #pragma once
 
 #include <string>
 #include <type_traits>
 
+#include "core/base/error.h"
 #include "core/cuda/graph.h"
 #include "core/cuda/runtime.h"
-#include "core/error.h"
-#include "core/kernels/gemm.h"
+#include "core/kernels/matmul/gemm.h"
 #include "core/shapes_only.h"
 
 namespace tapestry::cuda {

@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/times.h"
-#include "core/error.h"
 
 namespace tapestry::cuda {
 namespace internal {

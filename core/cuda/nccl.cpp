@@ -8,10 +8,10 @@
 #include <cstring>
 #include <thread>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
 #include "core/cuda/stream.h"
 #include "core/distributed/device_link.h"
-#include "core/error.h"
 #include "core/kernels/tree_add.h"
 
 namespace tapestry {

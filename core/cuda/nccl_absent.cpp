@@ -1,5 +1,5 @@
+#include "core/base/error.h"
 #include "core/distributed/device_link.h"
-#include "core/error.h"
 
 namespace tapestry {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/cuda/graph.h"
-#include "core/error.h"
 #include "core/shapes_only.h"
 
 namespace tapestry::cuda {

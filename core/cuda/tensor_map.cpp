@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "core/base/error.h"
 #include "core/cuda/runtime.h"
-#include "core/error.h"
 #include "core/shapes_only.h"
 
 namespace tapestry::cuda {

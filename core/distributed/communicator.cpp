@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/cores.h"
+#include "core/base/error.h"
+#include "core/cpu/cores.h"
 #include "core/distributed/engine.h"
-#include "core/error.h"
 
 namespace tapestry {
 

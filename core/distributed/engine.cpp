@@ -3,8 +3,8 @@
 #include <chrono>
 #include <utility>
 
-#include "core/clock.h"
-#include "core/error.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

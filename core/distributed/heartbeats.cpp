@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/clock.h"
-#include "core/error.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

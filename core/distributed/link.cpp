@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
 
 namespace tapestry {
 namespace {

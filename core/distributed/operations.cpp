@@ -8,8 +8,8 @@
 #include <span>
 
 #include "core/allocator.h"
-#include "core/cores.h"
-#include "core/error.h"
+#include "core/base/error.h"
+#include "core/cpu/cores.h"
 #include "core/kernels/tree_add.h"
 
 namespace tapestry {

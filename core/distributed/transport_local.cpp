@@ -6,9 +6,9 @@
 #include <mutex>
 #include <tuple>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/philox.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/philox.h"
 
 namespace tapestry {
 namespace {

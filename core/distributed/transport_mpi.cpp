@@ -9,8 +9,8 @@
 #include <string>
 #include <system_error>
 
+#include "core/base/error.h"
 #include "core/distributed/mpi_module.h"
-#include "core/error.h"
 
 namespace tapestry {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/simd_select.h"
-#include "core/parallel.h"
 #include "core/scratch.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "core/base/philox.h"
 #include "core/dispatch.h"
-#include "core/philox.h"
 
 namespace tapestry {
 

@@ -9,7 +9,7 @@
 // a row gives is multiplied by its own.
 #pragma once
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 #include "core/kernels/common.h"
 #include "core/precision.h"
 

@@ -5,9 +5,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cross_entropy_rows.h"
-#include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"
 #include "core/shapes_only.h"

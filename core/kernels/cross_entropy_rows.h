@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/base/host_device.h"
 #include "core/bfloat16.h"
-#include "core/host_device.h"
 #include "core/kernels/cross_entropy.h"
 
 namespace tapestry {

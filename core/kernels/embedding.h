@@ -1,7 +1,7 @@
 // Token embedding, fused with scale, positions and dropout.
 #pragma once
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 #include "core/kernels/common.h"
 
 namespace tapestry {

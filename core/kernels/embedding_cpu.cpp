@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/simd_select.h"
-#include "core/parallel.h"
 #include "core/scratch.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,7 +1,7 @@
 #include "core/kernels/gru.h"
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/simd_select.h"
-#include "core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/gru_cpu.cpp"

@@ -1,8 +1,8 @@
 // A step has few elements and waits for the product before it: one thread per element, so that as
 // many loads as possible run at once.
 #include "core/kernels/cuda/common.cuh"
+#include "core/kernels/elementwise/unary_functors.h"
 #include "core/kernels/gru.h"
-#include "core/kernels/unary_functors.h"
 
 namespace tapestry {
 namespace {

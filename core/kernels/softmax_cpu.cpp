@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/simd_select.h"
-#include "core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/softmax_cpu.cpp"

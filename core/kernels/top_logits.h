@@ -2,7 +2,7 @@
 // log-probabilities.
 #pragma once
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 #include "core/kernels/common.h"
 
 namespace tapestry {

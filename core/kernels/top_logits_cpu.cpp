@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cross_entropy_rows.h"
-#include "core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/top_logits_cpu.cpp"

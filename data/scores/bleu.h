@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/option_report.h"
+#include "core/base/option_report.h"
 #include "data/scores/metric.h"
 #include "data/scores/words.h"
 

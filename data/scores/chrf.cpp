@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "core/base/error.h"
+#include "data/files/utf8.h"
 #include "data/scores/ngrams.h"
-#include "data/utf8.h"
 
 namespace tapestry {
 namespace {

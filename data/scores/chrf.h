@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/option_report.h"
+#include "core/base/option_report.h"
 #include "data/scores/metric.h"
 
 namespace tapestry {

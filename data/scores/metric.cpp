@@ -1,7 +1,7 @@
 #include "data/scores/metric.h"
 
-#include "core/error.h"
-#include "core/parallel.h"
+#include "core/base/error.h"
+#include "core/cpu/parallel.h"
 #include "data/scores/ngrams.h"
 
 namespace tapestry {

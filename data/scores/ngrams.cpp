@@ -3,9 +3,9 @@
 #include <bit>
 #include <cstdio>
 
+#include "core/base/error.h"
 #include "core/build_info.h"
-#include "core/error.h"
-#include "data/utf8.h"
+#include "data/files/utf8.h"
 
 namespace tapestry::scores {
 

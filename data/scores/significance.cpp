@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
-#include "core/parallel.h"
+#include "core/base/error.h"
+#include "core/cpu/parallel.h"
 #include "data/scores/numpy_random.h"
 
 namespace tapestry {

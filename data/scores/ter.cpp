@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "data/scores/edits.h"
 #include "data/scores/ngrams.h"
 #include "data/scores/words.h"

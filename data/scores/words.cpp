@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "data/files/utf8.h"
 #include "data/scores/ngrams.h"
-#include "data/utf8.h"
 
 namespace tapestry {
 namespace {

@@ -1,7 +1,7 @@
 // mteval-v13a.pl, the tokens of WMT's scores.
+#include "data/files/utf8.h"
 #include "data/scores/punctuation.h"
 #include "data/scores/words.h"
-#include "data/utf8.h"
 
 namespace tapestry::word_rules_of {
 

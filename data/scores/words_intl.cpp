@@ -3,9 +3,9 @@
 // there.
 #include <unicode/uchar.h>
 
+#include "data/files/utf8.h"
 #include "data/scores/punctuation.h"
 #include "data/scores/words.h"
-#include "data/utf8.h"
 
 namespace tapestry::word_rules_of {
 namespace {

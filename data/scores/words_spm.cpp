@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
+#include "data/files/unpacked_file.h"
+#include "data/files/utf8.h"
 #include "data/scores/words.h"
-#include "data/unpacked_file.h"
-#include "data/utf8.h"
 
 namespace tapestry::word_rules_of {
 

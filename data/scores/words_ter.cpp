@@ -1,7 +1,7 @@
 // Tercom's Normalizer, as sacreBLEU has it.
+#include "data/files/utf8.h"
 #include "data/scores/punctuation.h"
 #include "data/scores/ter.h"
-#include "data/utf8.h"
 
 namespace tapestry {
 namespace {

@@ -2,9 +2,9 @@
 // 13a, without its entities.
 #include <algorithm>
 
+#include "data/files/utf8.h"
 #include "data/scores/punctuation.h"
 #include "data/scores/words.h"
-#include "data/utf8.h"
 
 namespace tapestry::word_rules_of {
 namespace {

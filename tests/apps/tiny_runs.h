@@ -16,12 +16,12 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/philox.h"
-#include "data/files.h"
+#include "core/base/error.h"
+#include "core/base/philox.h"
+#include "data/files/files.h"
 #include "tests/apps/checkpoint_bytes.h"
-#include "tests/data/files.h"
-#include "tests/data/image_files.h"
+#include "tests/data/files/files.h"
+#include "tests/data/images/image_files.h"
 #include "tests/paths.h"
 
 namespace tapestry {

@@ -7,7 +7,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/recompute.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "tests/core/distributed/ranks.h"
 
 namespace tapestry {

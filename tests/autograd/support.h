@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "core/parallel.h"
+#include "core/cpu/parallel.h"
 
 namespace tapestry::test {
 

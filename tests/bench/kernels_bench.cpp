@@ -9,11 +9,11 @@
 #include <chrono>
 #include <cstdio>
 
-#include "core/blas.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/gemm.h"
-#include "core/parallel.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
+#include "core/cpu/blas.h"
+#include "core/cpu/parallel.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/matmul/gemm.h"
 #include "tests/bench/rows.h"
 
 namespace tapestry::bench {

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/kernels/additive_attention.h"
+#include "core/kernels/attention/additive_attention.h"
 #include "core/kernels/attention/attention.h"
+#include "core/kernels/attention/rope.h"
 #include "core/kernels/gru.h"
-#include "core/kernels/rope.h"
 #include "tests/bench/rows.h"
 
 namespace tapestry::bench {

@@ -1,4 +1,4 @@
-#include "core/kernels/linear.h"
+#include "core/kernels/matmul/linear.h"
 #include "core/kernels/packed/packed_linear.h"
 #include "tests/bench/rows.h"
 

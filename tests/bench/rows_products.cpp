@@ -1,7 +1,7 @@
-#include "core/kernels/activation_functors.h"
 #include "core/kernels/cross_entropy.h"
-#include "core/kernels/gemm.h"
-#include "core/kernels/linear.h"
+#include "core/kernels/elementwise/activation_functors.h"
+#include "core/kernels/matmul/gemm.h"
+#include "core/kernels/matmul/linear.h"
 #include "tests/bench/rows.h"
 
 namespace tapestry::bench {

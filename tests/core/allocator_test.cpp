@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

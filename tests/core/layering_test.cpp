@@ -29,9 +29,12 @@ const std::map<std::string, std::set<std::string>> kMayUse = {
     {"apps", {"apps", "nn", "optim", "data", "autograd", "core"}},
 };
 
-// The rooms of apps/, each of which may use those before it.
-const std::vector<std::string> kRooms = {"config",  "checkpoint", "tasks",
-                                         "interop", "run",        "commands"};
+// The rooms of a folder, each of which may use those before it, with all folders in them.
+const std::map<std::string, std::vector<std::string>> kRooms = {
+    {"nn", {"layers", "attention", "decoding", "models"}},
+    {"data", {"files", "tokenizers", "corpora", "images", "batches", "examples", "scores"}},
+    {"apps", {"config", "checkpoint", "tasks", "interop", "run", "commands"}},
+};
 
 struct LibraryRule {
   const char* name;
@@ -76,24 +79,44 @@ std::string without_comments(const std::string& source) {
   return code;
 }
 
-// The room of a file or header of apps/: its place in kRooms, or -1.
-int room_of(const std::string& path) {
-  for (size_t i = 0; i < kRooms.size(); ++i) {
-    if (path.starts_with("apps/" + kRooms[i] + "/")) return static_cast<int>(i);
+// The room of a file or header of `folder`: its place in kRooms, or -1.
+int room_of(const std::string& folder, const std::string& path) {
+  const auto& rooms = kRooms.at(folder);
+  for (size_t i = 0; i < rooms.size(); ++i) {
+    if (path.starts_with(folder + '/' + rooms[i] + '/')) return static_cast<int>(i);
   }
   return -1;
 }
 
-// What is wrong with a file in a room of apps/, one line each.
-std::vector<std::string> room_violations(int room, const std::string& source) {
-  std::vector<std::string> found;
+// The project's headers that a source includes.
+std::vector<std::string> headers_of(const std::string& source) {
+  std::vector<std::string> headers;
   const std::string code = without_comments(source);
-  static const std::regex include(R"re(#\s*include\s*"(apps/[^"]+)")re");
+  static const std::regex include(R"re(#\s*include\s*"([^"]+)")re");
   for (std::sregex_iterator it(code.begin(), code.end(), include), end; it != end; ++it) {
-    const int other = room_of((*it)[1]);
-    if (other < 0 || other > room) found.push_back("includes " + (*it)[1].str());
+    headers.push_back((*it)[1]);
+  }
+  return headers;
+}
+
+// What is wrong with a file in a room of `folder`, one line each.
+std::vector<std::string> room_violations(const std::string& folder, int room,
+                                         const std::string& source) {
+  std::vector<std::string> found;
+  for (const std::string& header : headers_of(source)) {
+    if (!header.starts_with(folder + '/')) continue;
+    const int other = room_of(folder, header);
+    if (other < 0 || other > room) found.push_back("includes " + header);
   }
   return found;
+}
+
+// The folder that a header says it is private to, in its first comment; empty: to none.
+std::string private_to(const std::string& source) {
+  std::smatch match;
+  const std::string comment = source.substr(0, source.find("#pragma once"));
+  static const std::regex private_(R"(private to\s*(?://\s*)?([\w/]+/))");
+  return std::regex_search(comment, match, private_) ? match[1].str() : "";
 }
 
 // The violations in a file of `folder`, one line each.
@@ -167,20 +190,64 @@ INSTANTIATE_TEST_SUITE_P(Folders, Layering,
                          ::testing::Values("core", "autograd", "nn", "optim", "data", "apps"),
                          [](const auto& info) { return info.param; });
 
-// config <- checkpoint <- tasks <- run <- commands.
-TEST(Layering, RoomsOfAppsFollowTheArrows) {
+class Rooms : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Rooms, FollowTheArrows) {
   std::set<int> seen;
-  for (const fs::path& path : sources_of("apps")) {
+  for (const fs::path& path : sources_of(GetParam())) {
     const std::string name = fs::relative(path, kRoot).string();
     if (name == "apps/main.cpp") continue;
-    const int room = room_of(name);
+    const int room = room_of(GetParam(), name);
     EXPECT_GE(room, 0) << name << " stands in no room";
     seen.insert(room);
-    for (const std::string& violation : room_violations(room, read(path))) {
+    for (const std::string& violation : room_violations(GetParam(), room, read(path))) {
       ADD_FAILURE() << name << ": " << violation;
     }
   }
-  EXPECT_EQ(seen.size(), kRooms.size());
+  EXPECT_EQ(seen.size(), kRooms.at(GetParam()).size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, Rooms, ::testing::Values("nn", "data", "apps"),
+                         [](const auto& info) { return info.param; });
+
+// core/base knows neither tensors nor devices.
+TEST(Layering, BaseUsesNothingElse) {
+  for (const fs::path& path : sources_of("core/base")) {
+    for (const std::string& header : headers_of(read(path))) {
+      EXPECT_TRUE(header.starts_with("core/base/")) << path << " includes " << header;
+    }
+  }
+}
+
+// Tests may look into what they test.
+TEST(Layering, PrivateHeadersStayInTheirFolder) {
+  std::map<std::string, std::string> homes;
+  std::vector<std::pair<std::string, std::string>> sources;
+  for (const auto& [folder, _] : kMayUse) {
+    for (const fs::path& path : sources_of(folder)) {
+      sources.emplace_back(fs::relative(path, kRoot).string(), read(path));
+      const std::string home = private_to(sources.back().second);
+      if (!home.empty()) homes[sources.back().first] = home;
+    }
+  }
+  EXPECT_GE(homes.size(), 20u);
+  for (const auto& [name, source] : sources) {
+    for (const std::string& header : headers_of(source)) {
+      const auto home = homes.find(header);
+      if (home == homes.end()) continue;
+      EXPECT_TRUE(name.starts_with(home->second))
+          << name << " includes " << header << ", which is private to " << home->second;
+    }
+  }
+}
+
+// A folder that is read at a glance.
+TEST(Layering, NoRoomHasMoreThanFortyFiles) {
+  for (const auto& [folder, _] : kMayUse) {
+    std::map<fs::path, int> files;
+    for (const fs::path& path : sources_of(folder)) ++files[path.parent_path()];
+    for (const auto& [room, count] : files) EXPECT_LE(count, 40) << room;
+  }
 }
 
 // Within commands/: nothing but the answers knows how lines are answered.
@@ -220,17 +287,26 @@ TEST(LayeringCatches, ArrowsThatPointBack) {
   EXPECT_EQ(violations("apps", "#include \"tests/autograd/support.h\"\n"),
             Found{"includes tests/autograd/support.h"});
   EXPECT_EQ(violations("nn", "#include \"layers.h\"\n"), Found{"layers.h is not root-relative"});
-  EXPECT_EQ(violations("nn", "#include \"nn/layers.h\"\n#include <vector>\n"), Found{});
+  EXPECT_EQ(violations("nn", "#include \"nn/layers/layers.h\"\n#include <vector>\n"), Found{});
 }
 
 TEST(LayeringCatches, RoomsThatLookUp) {
   const int tasks = 2;
-  EXPECT_EQ(room_violations(tasks, "#include \"apps/commands/cli.h\"\n"),
+  EXPECT_EQ(room_violations("apps", tasks, "#include \"apps/commands/cli.h\"\n"),
             Found{"includes apps/commands/cli.h"});
-  EXPECT_EQ(room_violations(tasks, "#include \"apps/elsewhere.h\"\n"),
+  EXPECT_EQ(room_violations("apps", tasks, "#include \"apps/elsewhere.h\"\n"),
             Found{"includes apps/elsewhere.h"});
-  EXPECT_EQ(room_violations(tasks, "#include \"apps/config/config.h\"\n"), Found{});
-  EXPECT_EQ(room_violations(tasks, "#include \"apps/tasks/task.h\"\n"), Found{});
+  EXPECT_EQ(room_violations("apps", tasks, "#include \"apps/config/config.h\"\n"), Found{});
+  EXPECT_EQ(room_violations("apps", tasks, "#include \"apps/tasks/task.h\"\n"), Found{});
+  EXPECT_EQ(room_violations("data", 0, "#include \"data/corpora/corpus.h\"\n"),
+            Found{"includes data/corpora/corpus.h"});
+}
+
+TEST(LayeringCatches, HeadersThatArePrivate) {
+  EXPECT_EQ(private_to("// Rows; private to data/files/.\n#pragma once\n"), "data/files/");
+  EXPECT_EQ(private_to("// Rows, and more of them; private to\n// data/.\n#pragma once\n"),
+            "data/");
+  EXPECT_EQ(private_to("// Rows.\n#pragma once\n// private to data/\n"), "");
 }
 
 TEST(LayeringCatches, LibrariesOutOfTheirFolder) {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bulk_copy.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "fibers.h"
 #include "warpgroup_mma.h"
 

@@ -5,7 +5,7 @@
 
 #include "core/cuda/blas.h"
 #include "core/cuda/times.h"
-#include "core/kernels/activation_functors.h"
+#include "core/kernels/elementwise/activation_functors.h"
 
 namespace tapestry::cuda {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/loader.h"
-#include "data/tokenizer.h"
+#include "data/batches/loader.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
 

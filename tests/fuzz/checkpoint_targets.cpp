@@ -7,8 +7,8 @@
 #include "apps/config/config.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/run/trainer_state.h"
-#include "core/error.h"
-#include "data/files.h"
+#include "core/base/error.h"
+#include "data/files/files.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/paths.h"
 

@@ -4,16 +4,16 @@
 
 #include <cstring>
 
-#include "core/error.h"
-#include "data/corpus.h"
-#include "data/images.h"
-#include "data/points.h"
-#include "data/questions.h"
-#include "data/text.h"
-#include "data/token_table.h"
-#include "data/unpacked_file.h"
-#include "tests/data/compressed_files.h"
-#include "tests/data/image_files.h"
+#include "core/base/error.h"
+#include "data/corpora/corpus.h"
+#include "data/corpora/token_table.h"
+#include "data/examples/points.h"
+#include "data/examples/questions.h"
+#include "data/files/text.h"
+#include "data/files/unpacked_file.h"
+#include "data/images/images.h"
+#include "tests/data/files/compressed_files.h"
+#include "tests/data/images/image_files.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tapestry {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "data/files.h"
+#include "data/files/files.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -19,7 +19,7 @@
 #include <fstream>
 #include <random>
 
-#include "data/files.h"
+#include "data/files/files.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tapestry {

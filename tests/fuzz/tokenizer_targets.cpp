@@ -1,12 +1,12 @@
 // Readers of tokenizers: ours, SentencePiece's, Hugging Face's in each of their forms, Marian's.
 #include <filesystem>
 
-#include "core/error.h"
-#include "data/files.h"
-#include "data/huggingface_files.h"
-#include "data/marian.h"
-#include "data/special_words.h"
-#include "data/tokenizer.h"
+#include "core/base/error.h"
+#include "data/files/files.h"
+#include "data/tokenizers/huggingface_files.h"
+#include "data/tokenizers/marian.h"
+#include "data/tokenizers/special_words.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/paths.h"
 

@@ -2,7 +2,7 @@
 // continuation and the log-probability of that.
 #include <iostream>
 
-#include "apps/tasks/trained_model.h"
+#include "apps/tasks/answers/trained_model.h"
 
 using namespace tapestry;
 

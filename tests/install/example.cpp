@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "autograd/gradcheck.h"
-#include "nn/layers.h"
+#include "nn/layers/layers.h"
 #include "optim/optimizer.h"
 
 using namespace tapestry;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "nn/gradcheck_models.h"
+#include "nn/models/gradcheck_models.h"
 #include "tests/core/cuda/need_gpu.h"
 
 namespace tapestry {

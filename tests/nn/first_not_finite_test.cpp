@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "tests/nn/models.h"
+#include "tests/nn/models/models.h"
 
 namespace tapestry {
 namespace {

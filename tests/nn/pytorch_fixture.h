@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "nn/model_options.h"
+#include "nn/models/model_options.h"
 #include "tests/autograd/support.h"
 #include "tests/paths.h"
 

@@ -1,10 +1,10 @@
 // The models' forward, loss, gradients and cached decoding against PyTorch (tests/fixtures/
 // encoder_decoder*.py, rnn_attention.py, language_models.py and vision_transformer.py).
-#include "nn/language_model.h"
-#include "nn/rnn_attention.h"
-#include "nn/transformer.h"
-#include "nn/vision_transformer.h"
-#include "tests/nn/models.h"
+#include "nn/models/language_model.h"
+#include "nn/models/rnn_attention.h"
+#include "nn/models/transformer.h"
+#include "nn/models/vision_transformer.h"
+#include "tests/nn/models/models.h"
 #include "tests/nn/pytorch_fixture.h"
 
 namespace tapestry {

@@ -1,7 +1,7 @@
 // Models that compute the activations of their layers again: the same losses, gradients and weights
 // to the last bit, in less memory.
 #include "core/allocator.h"
-#include "tests/nn/models.h"
+#include "tests/nn/models/models.h"
 
 namespace tapestry {
 namespace {

@@ -1,8 +1,8 @@
 // Small worked examples of every block, through our layers. The expected values were computed from
 // the inputs shown here, apart from this project's code, and are given to four digits.
-#include "nn/attention.h"
-#include "nn/decoding.h"
-#include "nn/layers.h"
+#include "nn/attention/attention.h"
+#include "nn/decoding/decoding.h"
+#include "nn/layers/layers.h"
 #include "tests/autograd/support.h"
 
 namespace tapestry {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "autograd/ops.h"
+#include "core/base/philox.h"
 #include "core/cuda/runtime.h"
-#include "core/philox.h"
 #include "optim/gradient_exchange.h"
 #include "tests/core/distributed/ranks.h"
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "autograd/ops.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "tests/core/distributed/ranks.h"
 
 namespace tapestry {

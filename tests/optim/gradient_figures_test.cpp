@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {

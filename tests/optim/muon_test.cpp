@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 
-#include "core/parallel.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
+#include "core/cpu/parallel.h"
 #include "tests/optim/problem.h"
 #include "tests/optim/trajectories.h"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/parallel.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
+#include "core/cpu/parallel.h"
 #include "tests/optim/problem.h"
 
 namespace tapestry {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/optim/rate_fixture.h"
 
 namespace tapestry {

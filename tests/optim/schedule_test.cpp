@@ -6,7 +6,7 @@
 #include <numbers>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/optim/rate_fixture.h"
 
 namespace tapestry {

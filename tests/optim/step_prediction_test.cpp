@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

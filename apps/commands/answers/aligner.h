@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "apps/commands/output_file.h"
-#include "apps/tasks/alignment.h"
-#include "apps/tasks/translator.h"
+#include "apps/tasks/answers/alignment.h"
+#include "apps/tasks/answers/translator.h"
 
 namespace tapestry {
 

@@ -7,8 +7,8 @@
 #include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/question_answering.h"
-#include "core/parallel.h"
-#include "data/utf8.h"
+#include "core/cpu/parallel.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

@@ -12,9 +12,9 @@
 #include "apps/commands/pages/attention_page.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classification.h"
-#include "core/parallel.h"
-#include "core/printable.h"
-#include "data/utf8.h"
+#include "core/base/printable.h"
+#include "core/cpu/parallel.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

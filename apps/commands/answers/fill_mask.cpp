@@ -9,10 +9,10 @@
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/text_models.h"
-#include "core/parallel.h"
-#include "data/denoising.h"
-#include "data/empty_text.h"
-#include "data/special_words.h"
+#include "core/cpu/parallel.h"
+#include "data/corpora/empty_text.h"
+#include "data/examples/denoising.h"
+#include "data/tokenizers/special_words.h"
 
 namespace tapestry {
 namespace {

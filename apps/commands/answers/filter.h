@@ -6,8 +6,8 @@
 
 #include "apps/checkpoint/model_choice.h"
 #include "apps/commands/options.h"
-#include "data/tokenizer.h"
-#include "nn/decoding.h"
+#include "data/tokenizers/tokenizer.h"
+#include "nn/decoding/decoding.h"
 
 namespace tapestry {
 

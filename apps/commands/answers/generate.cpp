@@ -8,11 +8,11 @@
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
+#include "apps/tasks/answers/text_generator.h"
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/prompt_answering.h"
-#include "apps/tasks/text_generator.h"
-#include "core/parallel.h"
-#include "data/utf8.h"
+#include "core/cpu/parallel.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

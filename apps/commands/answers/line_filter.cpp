@@ -10,11 +10,11 @@
 
 #include "apps/run/progress_line.h"
 #include "apps/tasks/long_line.h"
-#include "core/clock.h"
-#include "core/error.h"
-#include "data/record_files.h"
-#include "data/text.h"
-#include "data/utf8.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "data/corpora/record_files.h"
+#include "data/files/text.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

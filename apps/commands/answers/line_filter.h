@@ -12,9 +12,9 @@
 
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/output_file.h"
-#include "core/progress.h"
-#include "data/filter_counts.h"
-#include "data/tokenizer.h"
+#include "core/base/progress.h"
+#include "data/corpora/filter_counts.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
 

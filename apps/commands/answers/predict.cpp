@@ -10,10 +10,10 @@
 #include "apps/commands/command.h"
 #include "apps/commands/output_file.h"
 #include "apps/commands/pages/fit_page.h"
-#include "core/parallel.h"
-#include "data/files.h"
-#include "data/text.h"
-#include "data/utf8.h"
+#include "core/cpu/parallel.h"
+#include "data/files/files.h"
+#include "data/files/text.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

@@ -5,9 +5,9 @@
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
+#include "apps/tasks/answers/translator.h"
 #include "apps/tasks/text_models.h"
-#include "apps/tasks/translator.h"
-#include "core/parallel.h"
+#include "core/cpu/parallel.h"
 
 namespace tapestry {
 namespace {

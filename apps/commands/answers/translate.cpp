@@ -11,13 +11,13 @@
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
-#include "apps/tasks/answered_text.h"
-#include "apps/tasks/translator.h"
-#include "core/parallel.h"
-#include "core/text.h"
-#include "data/empty_text.h"
-#include "data/text.h"
-#include "data/utf8.h"
+#include "apps/tasks/answers/answered_text.h"
+#include "apps/tasks/answers/translator.h"
+#include "core/base/text.h"
+#include "core/cpu/parallel.h"
+#include "data/corpora/empty_text.h"
+#include "data/files/text.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

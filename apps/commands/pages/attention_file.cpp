@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/commands/pages/web_page.h"
-#include "core/base64.h"
+#include "core/base/base64.h"
 #include "core/dispatch.h"
-#include "data/files.h"
-#include "data/images.h"
+#include "data/files/files.h"
+#include "data/images/images.h"
 
 namespace tapestry {
 namespace {

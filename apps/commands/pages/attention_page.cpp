@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/text.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 namespace {

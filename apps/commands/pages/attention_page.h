@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "apps/commands/pages/attention_file.h"
-#include "apps/tasks/translator.h"
-#include "data/questions.h"
+#include "apps/tasks/answers/translator.h"
+#include "data/examples/questions.h"
 
 namespace tapestry {
 

@@ -11,9 +11,9 @@
 #include "apps/commands/output_file.h"
 #include "apps/commands/pages/web_page.h"
 #include "apps/tasks/task.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/build_info.h"
-#include "core/error.h"
-#include "core/printable.h"
 
 namespace tapestry {
 namespace {

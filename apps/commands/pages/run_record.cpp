@@ -10,8 +10,8 @@
 
 #include "apps/config/tree.h"
 #include "apps/tasks/task.h"
-#include "core/error.h"
-#include "data/utf8.h"
+#include "core/base/error.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {

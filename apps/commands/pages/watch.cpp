@@ -16,8 +16,8 @@
 #include "apps/commands/pages/text_chart.h"
 #include "apps/config/tree.h"
 #include "apps/run/progress_line.h"
-#include "core/error.h"
-#include "core/printable.h"
+#include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace tapestry {
 namespace {

@@ -4,7 +4,7 @@
 // may be column ranges of one fused projection.
 #pragma once
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 #include "core/kernels/common.h"
 
 namespace tapestry {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/attention/attention.h"
 #include "core/kernels/attention/attention_common.h"
 #include "core/kernels/cpu/simd_select.h"
-#include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 #include "core/kernels/attention/attention.h"
 
 namespace tapestry {

@@ -6,10 +6,10 @@
 #include <optional>
 #include <type_traits>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/attention/attention_common.h"
 #include "core/kernels/attention/attention_tiles.h"
 #include "core/kernels/cpu/simd_select.h"
-#include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"
 

@@ -6,8 +6,8 @@
 #define TAPESTRY_KERNELS_ACTIVATION_SIMD_INL_H_
 #endif
 
-#include "core/kernels/activation_functors.h"
 #include "core/kernels/cpu/unary_simd-inl.h"
+#include "core/kernels/elementwise/activation_functors.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,7 +1,7 @@
 #include "core/kernels/cpu/classifier_tiles.h"
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/tile_product.h"
-#include "core/parallel.h"
 
 namespace tapestry::kernels {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "core/kernels/activation.h"
 #include "core/kernels/common.h"
 #include "core/kernels/cpu/simd_select.h"
+#include "core/kernels/elementwise/activation.h"
 
 namespace tapestry {
 

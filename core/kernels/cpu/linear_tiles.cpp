@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/linear_rows.h"
 #include "core/kernels/cpu/tile_product.h"
-#include "core/parallel.h"
 #include "core/scratch.h"
 
 namespace tapestry::kernels {

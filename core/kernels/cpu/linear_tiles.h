@@ -2,7 +2,7 @@
 // taken while the values are in the cache.
 #pragma once
 
-#include "core/kernels/linear.h"
+#include "core/kernels/matmul/linear.h"
 
 namespace tapestry::kernels {
 

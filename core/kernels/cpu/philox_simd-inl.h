@@ -1,4 +1,4 @@
-// The draws of core/philox.h, computed in vectors, and dropout factors made from them.
+// The draws of core/base/philox.h, computed in vectors, and dropout factors made from them.
 #if defined(TAPESTRY_KERNELS_PHILOX_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAPESTRY_KERNELS_PHILOX_SIMD_INL_H_
 #undef TAPESTRY_KERNELS_PHILOX_SIMD_INL_H_

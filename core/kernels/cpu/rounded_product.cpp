@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/blas_cpu.h"
+#include "core/cpu/blas_cpu.h"
 #include "core/kernels/cpu/tile_product.h"
 #include "core/scratch.h"
 

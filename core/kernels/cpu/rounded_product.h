@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/bfloat16_kernel.h"
+#include "core/cpu/bfloat16_kernel.h"
 #include "core/kernels/cpu/factor.h"
 #include "core/precision.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/parallel.h"
+#include "core/cpu/parallel.h"
 
 namespace tapestry::kernels {
 

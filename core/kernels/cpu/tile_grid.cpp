@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/cpu_traits.h"
+#include "core/cpu/cpu_traits.h"
 
 namespace tapestry::kernels {
 namespace {

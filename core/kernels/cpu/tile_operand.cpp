@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "core/cpu_traits.h"
+#include "core/cpu/cpu_traits.h"
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/bfloat16_pairs.h"
-#include "core/parallel.h"
 
 namespace tapestry::kernels {
 namespace {

@@ -1,9 +1,9 @@
 #include "core/kernels/cpu/tile_product.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/tile_product-inl.h"
 #include "core/kernels/cpu/tile_units.h"
-#include "core/parallel.h"
 
 namespace tapestry::kernels {
 namespace {

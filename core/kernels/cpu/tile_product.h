@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/bfloat16_kernel.h"
+#include "core/cpu/bfloat16_kernel.h"
 #include "core/kernels/cpu/tile_operand.h"
 
 namespace tapestry::kernels {

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "core/kernels/cpu/simd-inl.h"
-#include "core/kernels/unary_functors.h"
+#include "core/kernels/elementwise/unary_functors.h"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 

@@ -2,7 +2,7 @@
 // Only .cu files include this.
 #pragma once
 
-#include "core/kernels/broadcast_loops.h"
+#include "core/kernels/elementwise/broadcast_loops.h"
 
 namespace tapestry {
 

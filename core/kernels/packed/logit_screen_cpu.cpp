@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/packed/quantize.h"
-#include "core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/packed/logit_screen_cpu.cpp"

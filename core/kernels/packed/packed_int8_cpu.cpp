@@ -1,7 +1,7 @@
 // Products of 16 bits (PMADDWD), which cannot overflow: for processors without VNNI.
 #include <cstring>
 
-#include "core/cpu_traits.h"
+#include "core/cpu/cpu_traits.h"
 #include "core/kernels/packed/packed_tile.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,8 +1,8 @@
 // y = act(x W^T + b) with a packed matrix of weights: for inference, where x has few rows.
 #pragma once
 
-#include "core/kernels/activation.h"
 #include "core/kernels/common.h"
+#include "core/kernels/elementwise/activation.h"
 #include "core/kernels/packed/packed_matrix.h"
 
 namespace tapestry {

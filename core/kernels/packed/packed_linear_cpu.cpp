@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/cpu/linear_rows.h"
 #include "core/kernels/packed/packed_tile.h"
 #include "core/kernels/packed/quantize.h"
-#include "core/parallel.h"
 #include "core/profile.h"
 #include "core/scratch.h"
 

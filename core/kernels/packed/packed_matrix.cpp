@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/error.h"
+#include "core/base/error.h"
+#include "core/cpu/parallel.h"
 #include "core/kernels/packed/quantize.h"
-#include "core/parallel.h"
 
 namespace tapestry {
 namespace {

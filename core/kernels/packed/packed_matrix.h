@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/enumerators.h"
+#include "core/base/enumerators.h"
 #include "core/scratch.h"
 
 namespace tapestry {

@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
+#include "core/cpu/parallel.h"
 #include "core/kernels/packed/packed_tile.h"
 #include "core/kernels/top_logits.h"
-#include "core/parallel.h"
 #include "core/scratch.h"
 
 namespace tapestry::kernels {

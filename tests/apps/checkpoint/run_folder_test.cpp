@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/files.h"
+#include "data/files/files.h"
 #include "tests/apps/checkpoint_bytes.h"
 
 namespace tapestry {

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "core/cpu_traits.h"
+#include "core/cpu/cpu_traits.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {

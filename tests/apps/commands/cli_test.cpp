@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/base/error.h"
 #include "core/build_info.h"
-#include "core/error.h"
-#include "data/files.h"
+#include "data/files/files.h"
 #include "tests/apps/checkpoint_bytes.h"
 #include "tests/paths.h"
 

@@ -6,7 +6,7 @@
 #include "apps/config/config.h"
 #include "apps/run/log.h"
 #include "apps/run/resume.h"
-#include "apps/run/trainer.h"
+#include "apps/run/trainer/trainer.h"
 #include "apps/tasks/task.h"
 #include "tests/apps/tiny_runs.h"
 

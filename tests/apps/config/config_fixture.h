@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/config/config.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tapestry {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "core/error.h"
-#include "data/files.h"
+#include "core/base/error.h"
+#include "data/files/files.h"
 #include "tests/apps/config/config_fixture.h"
 #include "tests/paths.h"
 

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "data/files.h"
+#include "data/files/files.h"
 #include "tests/apps/config/schema_check.h"
 #include "tests/paths.h"
 

@@ -6,7 +6,7 @@
 
 #include "apps/tasks/models.h"
 #include "apps/tasks/task.h"
-#include "data/files.h"
+#include "data/files/files.h"
 #include "tests/paths.h"
 
 namespace tapestry {

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "apps/config/tree.h"
-#include "data/utf8.h"
-#include "tests/data/files.h"
+#include "data/files/utf8.h"
+#include "tests/data/files/files.h"
 
 namespace tapestry {
 namespace {

@@ -14,8 +14,8 @@
 #include "apps/checkpoint/parameters.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/peft.h"
-#include "data/files.h"
-#include "data/huggingface_files.h"
+#include "data/files/files.h"
+#include "data/tokenizers/huggingface_files.h"
 #include "tests/paths.h"
 
 namespace tapestry::interop {

@@ -5,9 +5,9 @@
 #include <sstream>
 
 #include "apps/interop/huggingface_import.h"
-#include "data/corpus.h"
-#include "data/files.h"
-#include "data/utf8.h"
+#include "data/corpora/corpus.h"
+#include "data/files/files.h"
+#include "data/files/utf8.h"
 #include "tests/apps/tiny_runs.h"
 #include "tests/paths.h"
 

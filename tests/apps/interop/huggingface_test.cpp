@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/interop/architectures.h"
+#include "apps/interop/architectures/architectures.h"
 #include "apps/interop/huggingface_export.h"
 #include "apps/interop/huggingface_import.h"
-#include "data/files.h"
+#include "data/files/files.h"
 #include "tests/apps/interop/huggingface_models.h"
 
 namespace tapestry::interop {

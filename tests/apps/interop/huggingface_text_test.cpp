@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/files.h"
+#include "data/files/files.h"
 #include "tests/apps/tiny_runs.h"
 #include "tests/paths.h"
 

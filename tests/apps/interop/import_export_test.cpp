@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/files.h"
+#include "data/files/files.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {

@@ -8,7 +8,7 @@
 #include "apps/interop/ctranslate2.h"
 #include "apps/interop/gguf.h"
 #include "apps/interop/huggingface_import.h"
-#include "data/files.h"
+#include "data/files/files.h"
 #include "tests/paths.h"
 
 namespace tapestry::interop {

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "apps/interop/huggingface_export.h"
-#include "nn/adapter.h"
+#include "nn/layers/adapter.h"
 #include "tests/apps/interop/huggingface_models.h"
 
 namespace tapestry::interop {

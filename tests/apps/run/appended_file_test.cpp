@@ -2,8 +2,8 @@
 
 #include <sys/stat.h>
 
-#include "data/files.h"
-#include "tests/data/files.h"
+#include "data/files/files.h"
+#include "tests/data/files/files.h"
 
 namespace tapestry {
 namespace {

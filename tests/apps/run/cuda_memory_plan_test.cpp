@@ -4,9 +4,9 @@
 #include <fstream>
 
 #include "apps/run/memory_plan.h"
+#include "apps/tasks/answers/placeholders.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/models.h"
-#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "autograd/ops.h"
 #include "core/allocator.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/apps/tiny_runs.h"
-#include "tests/data/compressed_files.h"
+#include "tests/data/files/compressed_files.h"
 
 namespace tapestry {
 namespace {

@@ -8,8 +8,8 @@
 #include <iterator>
 #include <regex>
 
-#include "core/blas.h"
 #include "core/build_info.h"
+#include "core/cpu/blas.h"
 #include "tests/apps/tiny_runs.h"
 #include "tests/golden.h"
 

@@ -3,7 +3,7 @@
 
 #include "apps/config/byte_count.h"
 #include "apps/run/memory_plan.h"
-#include "apps/tasks/placeholders.h"
+#include "apps/tasks/answers/placeholders.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {

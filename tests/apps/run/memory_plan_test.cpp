@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
+#include "apps/tasks/answers/placeholders.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/models.h"
-#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "tests/apps/tiny_runs.h"

@@ -8,8 +8,8 @@
 #include <csignal>
 #include <functional>
 
-#include "data/mapped_file.h"
-#include "tests/data/files.h"
+#include "data/files/mapped_file.h"
+#include "tests/data/files/files.h"
 
 namespace tapestry {
 namespace {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "apps/run/updates.h"
+#include "apps/tasks/answers/placeholders.h"
 #include "apps/tasks/models.h"
-#include "apps/tasks/placeholders.h"
 #include "apps/tasks/task.h"
 #include "tests/apps/tiny_runs.h"
 

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <string>
 
-#include "core/clock.h"
-#include "core/parallel.h"
-#include "data/batching.h"
+#include "core/base/clock.h"
+#include "core/cpu/parallel.h"
+#include "data/batches/batching.h"
 #include "tests/bench/data/processor_seconds.h"
 
 namespace tapestry {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "data/huggingface_files.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/huggingface_files.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/bench/data/processor_seconds.h"
 
 namespace tapestry {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "data/text.h"
-#include "data/tokenizer.h"
+#include "data/files/text.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
 namespace {

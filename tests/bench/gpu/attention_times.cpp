@@ -16,11 +16,11 @@
 #include <map>
 #include <string>
 
+#include "core/base/philox.h"
 #include "core/cuda/hopper.h"
 #include "core/device_runtime.h"
 #include "core/dispatch.h"
 #include "core/kernels/attention/attention.h"
-#include "core/philox.h"
 #include "core/tensor.h"
 
 namespace {

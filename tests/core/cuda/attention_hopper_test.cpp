@@ -2,8 +2,8 @@
 // kernels that it takes the place of: on such a GPU or in its emulation.
 #include <gmock/gmock.h>
 
+#include "core/base/error.h"
 #include "core/cuda/hopper.h"
-#include "core/error.h"
 #include "tests/core/cuda/need_gpu.h"
 #include "tests/core/kernels/attention/attention_testing.h"
 

@@ -7,7 +7,7 @@
 #include "core/cuda/runtime.h"
 #include "core/dispatch.h"
 #include "core/kernels/cuda/common.cuh"
-#include "core/kernels/elementwise.h"
+#include "core/kernels/elementwise/elementwise.h"
 
 namespace tapestry {
 namespace {

@@ -4,11 +4,11 @@
 #include <functional>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/cuda/runtime.h"
 #include "core/dispatch.h"
-#include "core/error.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/gemm.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/matmul/gemm.h"
 #include "core/tensor.h"
 
 namespace tapestry {

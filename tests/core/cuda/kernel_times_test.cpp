@@ -9,8 +9,8 @@
 #include "core/device_runtime.h"
 #include "core/dispatch.h"
 #include "core/kernels/cross_entropy.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/gemm.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/matmul/gemm.h"
 
 namespace tapestry {
 namespace {

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <mutex>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
+#include "core/base/philox.h"
 #include "core/cuda/stream.h"
-#include "core/philox.h"
 #include "tests/core/distributed/ranks.h"
 
 namespace tapestry {

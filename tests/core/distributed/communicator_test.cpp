@@ -8,11 +8,11 @@
 #include <future>
 #include <mutex>
 
-#include "core/clock.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/philox.h"
+#include "core/cpu/parallel.h"
 #include "core/distributed/engine.h"
-#include "core/error.h"
-#include "core/parallel.h"
-#include "core/philox.h"
 #include "tests/core/distributed/ranks.h"
 
 namespace tapestry {

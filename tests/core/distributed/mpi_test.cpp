@@ -10,9 +10,9 @@
 #include <numeric>
 #include <tuple>
 
+#include "core/base/error.h"
 #include "core/distributed/communicator.h"
 #include "core/distributed/transport_mpi.h"
-#include "core/error.h"
 
 namespace tapestry {
 namespace {

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/distributed/communicator.h"
 #include "core/distributed/transport_local.h"
-#include "core/error.h"
 
 namespace tapestry::test {
 

@@ -1,6 +1,6 @@
 #include "core/kernels/cross_entropy.h"
 
-#include "core/kernels/gemm.h"
+#include "core/kernels/matmul/gemm.h"
 #include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry {

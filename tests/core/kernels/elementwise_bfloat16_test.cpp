@@ -1,6 +1,6 @@
-#include "core/kernels/dropout.h"
-#include "core/kernels/elementwise.h"
-#include "core/kernels/permute.h"
+#include "core/kernels/elementwise/dropout.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/elementwise/permute.h"
 #include "core/kernels/reduce.h"
 #include "tests/core/kernels/bfloat16_values.h"
 

@@ -14,10 +14,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/philox.h"
+#include "core/cpu/parallel.h"
 #include "core/cuda/runtime.h"
 #include "core/kernels/common.h"
-#include "core/parallel.h"
-#include "core/philox.h"
 
 namespace tapestry {
 

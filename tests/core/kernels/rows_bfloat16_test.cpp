@@ -1,9 +1,9 @@
-#include "core/kernels/activation_functors.h"
+#include "core/kernels/attention/rope.h"
 #include "core/kernels/batch_norm.h"
-#include "core/kernels/glu.h"
-#include "core/kernels/rope.h"
+#include "core/kernels/elementwise/activation_functors.h"
+#include "core/kernels/elementwise/glu.h"
+#include "core/kernels/elementwise/unary.h"
 #include "core/kernels/softmax.h"
-#include "core/kernels/unary.h"
 #include "tests/core/kernels/bfloat16_values.h"
 
 namespace tapestry {

@@ -3,12 +3,12 @@
 
 #include <fstream>
 
+#include "data/files/text.h"
 #include "data/scores/bleu.h"
 #include "data/scores/chrf.h"
 #include "data/scores/rouge.h"
 #include "data/scores/words.h"
-#include "data/text.h"
-#include "tests/data/files.h"
+#include "tests/data/files/files.h"
 #include "tests/paths.h"
 
 namespace tapestry {

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/build_info.h"
-#include "core/parallel.h"
+#include "core/cpu/parallel.h"
 #include "data/scores/metrics.h"
 #include "data/scores/significance.h"
-#include "tests/data/files.h"
+#include "tests/data/files/files.h"
 #include "tests/paths.h"
 
 namespace tapestry {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "data/scores/bleu.h"
-#include "data/tokenizer.h"
-#include "tests/data/files.h"
+#include "data/tokenizers/tokenizer.h"
+#include "tests/data/files/files.h"
 
 namespace tapestry {
 namespace {

@@ -6,8 +6,8 @@
 #include <iomanip>
 #include <memory>
 
-#include "apps/tasks/alignment.h"
-#include "apps/tasks/translator.h"
+#include "apps/tasks/answers/alignment.h"
+#include "apps/tasks/answers/translator.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {

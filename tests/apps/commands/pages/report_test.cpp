@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "apps/commands/pages/web_page.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/apps/browser.h"
 #include "tests/apps/tiny_runs.h"
 

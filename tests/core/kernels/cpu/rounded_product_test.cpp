@@ -3,8 +3,8 @@
 
 #include <bit>
 
-#include "core/kernels/gemm.h"
-#include "core/kernels/linear.h"
+#include "core/kernels/matmul/gemm.h"
+#include "core/kernels/matmul/linear.h"
 #include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry {

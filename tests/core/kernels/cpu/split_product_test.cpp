@@ -6,8 +6,8 @@
 #include "core/kernels/cpu/tile_product-inl.h"
 #include "core/kernels/cpu/tile_units.h"
 #include "core/kernels/cross_entropy.h"
-#include "core/kernels/gemm.h"
-#include "core/kernels/linear.h"
+#include "core/kernels/matmul/gemm.h"
+#include "core/kernels/matmul/linear.h"
 #include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry::kernels {

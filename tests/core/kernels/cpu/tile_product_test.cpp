@@ -4,7 +4,7 @@
 #include <bit>
 #include <set>
 
-#include "core/bfloat16_kernel.h"
+#include "core/cpu/bfloat16_kernel.h"
 #include "core/kernels/cpu/tile_product-inl.h"
 #include "core/kernels/cpu/tile_units.h"
 #include "tests/core/kernels/kernel_testing.h"

@@ -1,7 +1,7 @@
 #include "core/kernels/packed/packed_linear.h"
 
-#include "core/cpu_traits.h"
-#include "core/error.h"
+#include "core/base/error.h"
+#include "core/cpu/cpu_traits.h"
 #include "core/kernels/packed/packed_tile.h"
 #include "core/kernels/packed/packed_top_logits.h"
 #include "core/kernels/packed/quantize.h"

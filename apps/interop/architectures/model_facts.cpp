@@ -1,0 +1,82 @@
+#include "apps/interop/architectures/model_facts.h"
+
+namespace tapestry::interop {
+
+ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given), counts(counts) {
+  const ModelOptions& model = config.model;
+  both_sides = config.model_type == ModelType::kEncoderDecoder;
+  tied = model.tie_word_embeddings;
+  untied = !tied;
+  shared = both_sides && tied && counts.shared_vocab;
+  separate = both_sides && !shared;
+  learned = model.position_embedding == PositionEmbedding::kLearned;
+  final_norm = model.has_final_norm();
+  embedding_norm = model.embedding_norm;
+  segments = model.type_vocab_size > 0;
+  output_bias = model.output_bias;
+  gated = model.hidden_act.gated;
+  plain = !gated;
+  classifies = config.task->can(kClassifies);
+  finds_spans = config.task->can(kFindsAnswers);
+  masked = config.model_type == ModelType::kEncoder && !classifies && !finds_spans;
+  fills_tied = masked && tied;
+  fills_untied = masked && untied;
+  normed_heads = model.qk_norm == QkNorm::kHead;
+  pooled = classifies && (config.model_type != ModelType::kVit || model.pooled_head);
+}
+
+int64_t ModelFacts::size(char letter) const {
+  const ModelOptions& model = config.model;
+  const int64_t heads = std::max<int64_t>(1, model.num_attention_heads);
+  const int64_t groups = model.num_key_value_heads > 0 ? model.num_key_value_heads : heads;
+  const ImageSize& image = config.data.image.size;
+  switch (letter) {
+    case 'V':
+      return counts.source_vocab;
+    case 'W':
+      return counts.target_vocab;
+    case 'D':
+      return model.hidden_size;
+    case 'F':
+      return model.intermediate_size;
+    case 'Q':
+      return heads * model.chosen_head_size();
+    case 'K':
+      return groups * model.chosen_head_size();
+    case 'H':
+      return model.chosen_head_size();
+    case 'P':
+      return config.model_type == ModelType::kVit
+                 ? 1 + (image.height / model.patch_size) * (image.width / model.patch_size)
+                 : model.max_position_embeddings;
+    case 'T':
+      return model.type_vocab_size;
+    case 'C':
+      return counts.classes;
+    case 'I':
+      return model.patch_size * model.patch_size * image.channels;
+    case '1':
+      return 1;
+    case '2':
+      return 2;
+    default:
+      break;
+  }
+  fail(ErrorKind::kRuntime, "[interop] no size is called '", std::string(1, letter), "'.");
+}
+
+bool ModelFacts::has_bias(const std::string& ours) const {
+  if (ours.find("self_attention.qkv.") != std::string::npos) return query_biases.value_or(biases);
+  if (ours.find("self_attention.out.") != std::string::npos) {
+    return attention_out_biases.value_or(biases);
+  }
+  return biases;
+}
+
+int64_t ModelFacts::layers_of(const std::string& ours) const {
+  if (ours.starts_with("encoder.") && both_sides) return config.model.encoder_layers;
+  if (ours.starts_with("decoder.")) return config.model.decoder_layers;
+  return config.model.num_hidden_layers;
+}
+
+}  // namespace tapestry::interop

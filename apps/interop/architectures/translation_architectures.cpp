@@ -1,0 +1,200 @@
+// The encoder-decoders: they share their names, and differ in the places of norms and in their
+// positions.
+#include "apps/interop/architectures/architectures.h"
+
+namespace tapestry::interop {
+namespace {
+
+// marian's; the others differ in the numbers.
+constexpr KeyRow kMarianKeys[] = {
+    {"d_model", "hidden_size", "1024"},
+    {"encoder_layers", "encoder_layers", "12"},
+    {"decoder_layers", "decoder_layers", "12"},
+    {"encoder_attention_heads", "num_attention_heads", "16"},
+    {"decoder_attention_heads", "num_attention_heads", "16"},
+    {"encoder_ffn_dim", "intermediate_size", "4096"},
+    {"decoder_ffn_dim", "intermediate_size", "4096"},
+    {"activation_function", "hidden_act", "\"gelu\""},
+    {"dropout", "dropout", "0.1"},
+    {"attention_dropout", "attention_dropout", "0.0"},
+    {"activation_dropout", "activation_dropout", "0.0"},
+    {"max_position_embeddings", "max_position_embeddings", "1024"},
+    {"init_std", "initializer_range", "0.02"},
+    {"scale_embedding", "scale_embeddings", "false"},
+    {"tie_word_embeddings", "tie_word_embeddings", "true"},
+};
+// Their classes agree in all of these defaults but one: pegasus has gelu, too, and 1024 positions.
+constexpr std::span<const KeyRow> kKeys = kMarianKeys;
+
+constexpr FixedOption kMarianOptions[] = {
+    {"norm", "layernorm"},   {"norm_position", "post"}, {"position_embedding", "sinusoidal"},
+    {"final_norm", "false"}, {"bias", "true", true},    {"embedding_norm", "false"},
+    {"norm_eps", "1e-05"},
+};
+constexpr FixedOption kPegasusOptions[] = {
+    {"norm", "layernorm"},  {"norm_position", "pre"}, {"position_embedding", "sinusoidal"},
+    {"final_norm", "true"}, {"bias", "true", true},   {"embedding_norm", "false"},
+    {"norm_eps", "1e-05"},
+};
+constexpr FixedOption kBartOptions[] = {
+    {"norm", "layernorm"},   {"norm_position", "post"}, {"position_embedding", "learned"},
+    {"final_norm", "false"}, {"bias", "true", true},    {"embedding_norm", "true"},
+    {"norm_eps", "1e-05"},
+};
+constexpr FixedOption kMbartOptions[] = {
+    {"norm", "layernorm"},  {"norm_position", "pre"}, {"position_embedding", "learned"},
+    {"final_norm", "true"}, {"bias", "true", true},   {"embedding_norm", "true"},
+    {"norm_eps", "1e-05"},
+};
+
+constexpr ClassDefault kMarianIds[] = {{"vocab_size", "58101"},
+                                       {"pad_token_id", "58100"},
+                                       {"eos_token_id", "0"},
+                                       {"forced_eos_token_id", "0"},
+                                       {"decoder_start_token_id", "58100"}};
+constexpr ClassDefault kPegasusIds[] = {{"vocab_size", "50265"},
+                                        {"pad_token_id", "0"},
+                                        {"eos_token_id", "1"},
+                                        {"forced_eos_token_id", "1"},
+                                        {"decoder_start_token_id", "0"}};
+constexpr ClassDefault kBartIds[] = {{"vocab_size", "50265"},      {"pad_token_id", "1"},
+                                     {"bos_token_id", "0"},        {"eos_token_id", "2"},
+                                     {"forced_eos_token_id", "2"}, {"decoder_start_token_id", "2"}};
+constexpr ClassDefault kMbartIds[] = {{"vocab_size", "50265"},
+                                      {"pad_token_id", "1"},
+                                      {"bos_token_id", "0"},
+                                      {"eos_token_id", "2"},
+                                      {"forced_eos_token_id", "2"}};
+
+// One table for all four: the options leave out rows that a class does not have.
+constexpr TensorRow kTensors[] = {
+    {"model.shared.weight", "embedding.weight", "V", "D", Stream::kReads, Change::kNone,
+     &ModelFacts::shared},
+    {"model.encoder.embed_tokens.weight", "encoder.embedding.weight", "V", "D", Stream::kReads,
+     Change::kNone, &ModelFacts::separate},
+    {"model.decoder.embed_tokens.weight", "decoder.embedding.weight", "W", "D", Stream::kReads,
+     Change::kNone, &ModelFacts::separate},
+    {"model.$.embed_positions.weight", "$.positions.weight", "P", "D", Stream::kReads,
+     Change::kTwoRows, &ModelFacts::learned},
+    {"model.$.layernorm_embedding.*", "$.embedding_norm.*", "D", "", Stream::kWrites, Change::kNone,
+     &ModelFacts::embedding_norm},
+    {"model.$.layers.#.self_attn.{q_proj,k_proj,v_proj}.*", "$.layers.#.self_attention.qkv.*",
+     "DKK", "D", Stream::kReads},
+    {"model.$.layers.#.self_attn.out_proj.*", "$.layers.#.self_attention.out.*", "D", "D",
+     Stream::kWrites},
+    {"model.$.layers.#.self_attn_layer_norm.*", "$.layers.#.self_attention_norm.*", "D", "",
+     Stream::kWrites},
+    {"model.decoder.layers.#.encoder_attn.q_proj.*", "decoder.layers.#.cross_attention.q.*", "D",
+     "D", Stream::kReads},
+    {"model.decoder.layers.#.encoder_attn.{k_proj,v_proj}.*",
+     "decoder.layers.#.cross_attention.kv.*", "KK", "D", Stream::kReads},
+    {"model.decoder.layers.#.encoder_attn.out_proj.*", "decoder.layers.#.cross_attention.out.*",
+     "D", "D", Stream::kWrites},
+    {"model.decoder.layers.#.encoder_attn_layer_norm.*", "decoder.layers.#.cross_attention_norm.*",
+     "D", "", Stream::kWrites},
+    {"model.$.layers.#.fc1.*", "$.layers.#.feed_forward.up.*", "F", "D", Stream::kReads},
+    {"model.$.layers.#.fc2.*", "$.layers.#.feed_forward.down.*", "D", "F", Stream::kWrites},
+    {"model.$.layers.#.final_layer_norm.*", "$.layers.#.feed_forward_norm.*", "D", "",
+     Stream::kWrites},
+    {"model.$.layer_norm.*", "$.norm.*", "D", "", Stream::kWrites, Change::kNone,
+     &ModelFacts::final_norm},
+    {"lm_head.weight", "output.weight", "W", "D", Stream::kReads, Change::kNone,
+     &ModelFacts::untied},
+    {"final_logits_bias", "output.bias", "W", "", Stream::kNone, Change::kLeadingAxis, nullptr,
+     true},
+};
+
+const std::vector<const char*> kCopies = {"model.encoder.embed_tokens.weight",
+                                          "model.decoder.embed_tokens.weight", "lm_head.weight",
+                                          "model.shared.weight"};
+const std::vector<std::pair<const char*, const char*>> kTied = {
+    {"model.shared.weight", "model.encoder.embed_tokens.weight"},
+    {"model.shared.weight", "model.decoder.embed_tokens.weight"},
+    {"model.shared.weight", "lm_head.weight"}};
+const std::vector<const char*> kPositions = {"model.encoder.embed_positions.weight",
+                                             "model.decoder.embed_positions.weight"};
+
+const std::vector<const char*> kLayerDropouts = {"encoder_layerdrop", "decoder_layerdrop"};
+
+// Each side has its own table only in Marian's models.
+void write_marian(const ModelFacts& facts, Json& theirs) {
+  theirs["share_encoder_decoder_embeddings"] = facts.shared;
+  theirs["decoder_vocab_size"] = facts.counts.target_vocab;
+}
+
+}  // namespace
+
+extern const Architecture kMarian = {
+    .name = "marian",
+    .prefix = "model.",
+    .type = ModelType::kEncoderDecoder,
+    .classes = {{"translation", "MarianMTModel"}, {"denoising", "MarianMTModel"}},
+    .headless = "MarianModel",
+    .keys = kKeys,
+    .fixed = {},
+    .options = kMarianOptions,
+    .ids = kMarianIds,
+    .tensors = kTensors,
+    .skipped = kCopies,
+    .tied = kTied,
+    .only_trained = kLayerDropouts,
+    .sinusoids = true,
+    .stored_sinusoids = kPositions,
+    .write_more = write_marian,
+};
+
+extern const Architecture kPegasus = {
+    .name = "pegasus",
+    .prefix = "model.",
+    .type = ModelType::kEncoderDecoder,
+    .classes = {{"translation", "PegasusForConditionalGeneration"},
+                {"denoising", "PegasusForConditionalGeneration"}},
+    .headless = "PegasusModel",
+    .keys = kKeys,
+    .fixed = {},
+    .options = kPegasusOptions,
+    .ids = kPegasusIds,
+    .tensors = kTensors,
+    .skipped = kCopies,
+    .tied = kTied,
+    .only_trained = kLayerDropouts,
+    .sinusoids = true,
+    .stored_sinusoids = kPositions,
+    .writes_sinusoids = true,
+};
+
+extern const Architecture kBart = {
+    .name = "bart",
+    .prefix = "model.",
+    .type = ModelType::kEncoderDecoder,
+    .classes = {{"translation", "BartForConditionalGeneration"},
+                {"denoising", "BartForConditionalGeneration"}},
+    .headless = "BartModel",
+    .keys = kKeys,
+    .fixed = {},
+    .options = kBartOptions,
+    .ids = kBartIds,
+    .tensors = kTensors,
+    .skipped = kCopies,
+    .tied = kTied,
+    .only_trained = kLayerDropouts,
+};
+
+extern const Architecture kMbart = {
+    .name = "mbart",
+    .prefix = "model.",
+    .type = ModelType::kEncoderDecoder,
+    .classes = {{"translation", "MBartForConditionalGeneration"},
+                {"denoising", "MBartForConditionalGeneration"}},
+    .headless = "MBartModel",
+    .keys = kKeys,
+    .fixed = {},
+    .options = kMbartOptions,
+    .ids = kMbartIds,
+    .tensors = kTensors,
+    .skipped = kCopies,
+    .tied = kTied,
+    .only_trained = kLayerDropouts,
+};
+
+}  // namespace tapestry::interop

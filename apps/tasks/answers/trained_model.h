@@ -1,0 +1,70 @@
+// A trained model that answers, for programs that are no `tapestry`: what its commands print comes
+// from here or from what this calls.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/checkpoint/model_choice.h"
+#include "apps/tasks/task.h"
+#include "nn/decoding/decoding.h"
+
+namespace tapestry {
+
+/// One of the n best answers to a line.
+struct AnsweredText {
+  std::string text;            ///< of a continuation: without its prompt
+  double log_probability = 0;  ///< of its tokens and, if it came, the end
+  double score = 0;            ///< by which the n best compete
+  bool finished = true;        ///< false: the length limit ended it
+};
+
+/// Functions may be called by one thread at a time; they compute on all threads of
+/// set_num_threads(). Each throws Error(kConfig) where the model cannot do what is asked.
+class TrainedModel {
+ public:
+  struct Options {
+    std::string device = "auto";                    ///< for parse_device()
+    WeightFormat weights = WeightFormat::kFloat32;  ///< of the matrices
+    int64_t batch_size = 64;                        ///< lines that a thread searches at once
+  };
+
+  /// From a checkpoint or run folder. Throws Error(kData) for one that is damaged.
+  explicit TrainedModel(const std::string& path);
+  TrainedModel(const std::string& path, Options options);
+  ~TrainedModel();
+  TrainedModel(TrainedModel&&) noexcept;
+  TrainedModel& operator=(TrainedModel&&) noexcept;
+
+  const Config& config() const;
+  bool can(Ability ability) const { return config().task->can(ability); }
+  /// The options of the run's config, to change and to hand to a function below.
+  const SearchOptions& search() const { return config().generation; }
+
+  /// The n best translations of each line, best first; none of an empty line.
+  std::vector<std::vector<AnsweredText>> translate(const std::vector<std::string>& lines,
+                                                   SearchOptions options) const;
+  /// The best translation of each line, as the run's config searches; "" of an empty line.
+  std::vector<std::string> translate(const std::vector<std::string>& lines) const;
+
+  /// The n best continuations of each prompt, or n draws; each ends before one of the `stop` texts.
+  std::vector<std::vector<AnsweredText>> generate(const std::vector<std::string>& prompts,
+                                                  SearchOptions options,
+                                                  const std::vector<std::string>& stop = {}) const;
+  /// The best continuation of each prompt, as the run's config searches.
+  std::vector<std::string> generate(const std::vector<std::string>& prompts) const;
+
+  /// The probability of each text, and of its end.
+  std::vector<Score> score(const std::vector<std::string>& texts) const;
+  /// The probability of each target, given its source.
+  std::vector<Score> score(const std::vector<std::string>& sources,
+                           const std::vector<std::string>& targets) const;
+
+ private:
+  struct Members;
+
+  std::unique_ptr<Members> members_;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,73 @@
+#include "core/cpu/bfloat16_kernel.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "core/base/enumerators.h"
+#include "core/base/error.h"
+
+namespace tapestry {
+namespace {
+
+constexpr const char* kVariable = "TAPESTRY_BFLOAT16";
+
+bool can_run(Bfloat16Kernel kernel, const CpuTraits& cpu, bool tiles_allowed) {
+  switch (kernel) {
+    case Bfloat16Kernel::kAmx:
+      return cpu.amx_bf16 && cpu.avx512_bf16 && tiles_allowed;
+    case Bfloat16Kernel::kAvx512:
+      return cpu.avx512_bf16;
+    case Bfloat16Kernel::kWidened:
+    case Bfloat16Kernel::kAmxEmulated:
+      return true;
+  }
+  return false;
+}
+
+bool ask_for_tiles() {
+  // Values from the Linux kernel's documentation of x86's extended states; older libc headers lack
+  // them.
+  constexpr long kRequestPermission = 0x1023;
+  constexpr long kTileData = 18;
+  return cpu_traits().amx_bf16 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace
+
+bool tiles_allowed() {
+  static const bool allowed = ask_for_tiles();
+  return allowed;
+}
+
+Bfloat16Kernel bfloat16_kernel_for(const CpuTraits& cpu, bool tiles_allowed) {
+  if (can_run(Bfloat16Kernel::kAmx, cpu, tiles_allowed)) return Bfloat16Kernel::kAmx;
+  const bool pairs = can_run(Bfloat16Kernel::kAvx512, cpu, tiles_allowed);
+  return pairs && cpu.vendor != CpuVendor::kIntel ? Bfloat16Kernel::kAvx512
+                                                  : Bfloat16Kernel::kWidened;
+}
+
+Bfloat16Kernel forced_bfloat16_kernel(const std::string& wanted, const CpuTraits& cpu,
+                                      bool tiles_allowed) {
+  std::string names, possible;
+  for (const Bfloat16Kernel kernel : enumerators<Bfloat16Kernel>()) {
+    const bool runs = can_run(kernel, cpu, tiles_allowed);
+    if (wanted == name_of(kernel) && runs) return kernel;
+    names += concat(names.empty() ? "" : ", ", name_of(kernel));
+    if (runs) possible += concat(possible.empty() ? "" : ", ", name_of(kernel));
+  }
+  fail(ErrorKind::kConfig, '[', kVariable, "] expected one of ", names, ", got '", wanted,
+       "'; this processor can run ", possible, '.');
+}
+
+Bfloat16Kernel bfloat16_kernel() {
+  static const Bfloat16Kernel chosen = [] {
+    const char* const wanted = std::getenv(kVariable);
+    return wanted != nullptr ? forced_bfloat16_kernel(wanted, cpu_traits(), tiles_allowed())
+                             : bfloat16_kernel_for(cpu_traits(), tiles_allowed());
+  }();
+  return chosen;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,412 @@
+#include "data/batches/batching.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "data/corpora/draws.h"
+#include "data/corpora/permutation.h"
+
+namespace tapestry {
+namespace {
+
+int64_t width_of(const RowLength& length) { return std::max(length.source, length.target); }
+
+// A row of a window, by the place that it has in the order of lengths.
+struct Placed {
+  uint64_t place;
+  int64_t row;
+};
+
+// First the longer side, which decides the cost of a row, then target length - source length, so
+// that the widths of both sides change slowly along the order. The differences ascend and descend
+// in turn, so that a batch which spans two lengths has similar ones.
+uint64_t place_of(const RowLength& length) {
+  constexpr int64_t kMiddle = int64_t{1} << 31;  // lengths are below
+  const int64_t width = width_of(length), difference = length.target - length.source;
+  return static_cast<uint64_t>(width) << 32 |
+         static_cast<uint64_t>(kMiddle + (width % 2 == 0 ? difference : -difference));
+}
+int64_t width_of(const Placed& placed) { return static_cast<int64_t>(placed.place >> 32); }
+
+// Cuts rows of ascending widths into batches: counts the rows of a batch up to the first that it
+// does not hold.
+class BatchCutter {
+ public:
+  explicit BatchCutter(const BatchOptions& options)
+      : by_tokens_(options.batch_type == "tokens"), size_(options.batch_size) {}
+
+  // True if a batch ends in front of this row.
+  bool ends_before(int64_t width, int64_t row) {
+    if (by_tokens_ && width > size_) {
+      fail(ErrorKind::kConfig, "[data] batch_size of ", size_,
+           " tokens must hold every pair, pair ", row + 1, " has ", width, " tokens on a side.");
+    }
+    ++rows_;
+    const bool ends = (by_tokens_ ? rows_ * width : rows_) > size_;
+    if (ends) rows_ = 1;
+    return ends;
+  }
+
+ private:
+  const bool by_tokens_;
+  const int64_t size_;
+  int64_t rows_ = 0;
+};
+
+// A part of an epoch, in places of its order.
+struct Window {
+  int64_t begin, end;
+};
+
+// About equal windows.
+Window window_of(int64_t rows, int64_t windows, int64_t number) {
+  return {rows * number / windows, rows * (number + 1) / windows};
+}
+
+[[noreturn]] void fail_position(int64_t epoch, int64_t batches, int64_t saved) {
+  fail(ErrorKind::kData, "[data] epoch ", epoch, " has ", batches,
+       " batches, the saved position is batch ", saved, ": the data or batch_size changed.");
+}
+
+int64_t windows_for(int64_t rows, int64_t window_rows) {
+  return std::max<int64_t>(1, (rows + window_rows - 1) / window_rows);
+}
+
+void check_any(int64_t rows) {
+  if (rows == 0) fail(ErrorKind::kData, "[data] expected sentences to batch, got none.");
+}
+
+// Shuffles the batches of a window. The first window's draws are those of versions without windows.
+template <class Range>
+void shuffle_batches(std::vector<Range>& ranges, uint64_t seed, int64_t epoch, int64_t window) {
+  PhiloxKey key = draw_key(seed, epoch, "data.batches");
+  key.stream += static_cast<uint32_t>(window);
+  shuffle(ranges, key);
+}
+
+// The rows already taken from an epoch: all windows before one, and places in that window's random
+// order.
+struct TakenRows {
+  int64_t epoch = -1;
+  int64_t window = 0;
+  std::vector<char> places;  // 1: taken
+
+  bool all(int64_t of_epoch, int64_t of_window) const {
+    return of_epoch == epoch && of_window < window;
+  }
+  bool has(int64_t of_epoch, int64_t of_window, int64_t place) const {
+    return of_epoch == epoch && of_window == window && !places.empty() &&
+           places[static_cast<size_t>(place)] != 0;
+  }
+};
+
+}  // namespace
+
+// Shared by the windows of all epochs of one corpus.
+struct LengthPlanner {
+  Mixture mixture;
+  LengthOf length;
+  BatchOptions options;
+  TakenRows taken = {};
+
+  int64_t windows(const EpochRows& rows) const {
+    return options.shuffle ? windows_for(rows.size(), options.window_rows) : 1;
+  }
+
+  // Calls f(place, row, length) for the rows of a window that are left, in their random order.
+  template <class F>
+  void for_each_row(int64_t epoch, int64_t window, F f) const {
+    const EpochRows rows = mixture.epoch(epoch);
+    check_any(rows.size());
+    const int64_t all = windows(rows);
+    if (taken.all(epoch, window)) return;
+    const Window part = window_of(rows.size(), all, window);
+    const PhiloxKey key = draw_key(options.seed, epoch, "data.sentences");
+    int64_t place = 0;
+    const auto visit = [&](int64_t row) {
+      if (!taken.has(epoch, window, place)) f(place, row, length(epoch, row));
+      ++place;
+    };
+    if (all > 1) {
+      const Permutation order(rows.size(), key);
+      for (int64_t i = part.begin; i < part.end; ++i) visit(rows[order(i)]);
+    } else {
+      std::vector<int64_t> order(static_cast<size_t>(rows.size()));
+      std::iota(order.begin(), order.end(), int64_t{0});
+      if (options.shuffle) shuffle(order, key);
+      for (const int64_t i : order) visit(rows[i]);
+    }
+  }
+
+  // Cuts a window into batches, and calls add(number) for the rows in the order of the batches
+  // before those are shuffled; number(place, row) is the row's number.
+  template <class Range, class Number, class Add>
+  std::vector<Range> cut(int64_t epoch, int64_t window, Number number, Add add) const {
+    std::vector<Placed> placed;
+    for_each_row(epoch, window, [&](int64_t place, int64_t row, const RowLength& row_length) {
+      placed.push_back({place_of(row_length), number(place, row)});
+    });
+    std::stable_sort(placed.begin(), placed.end(),
+                     [](const Placed& a, const Placed& b) { return a.place < b.place; });
+    std::vector<Range> ranges;
+    BatchCutter cutter(options);
+    int64_t begin = 0, at = 0;
+    for (const Placed& row : placed) {
+      if (cutter.ends_before(width_of(row), row.row)) {
+        ranges.push_back({begin, at});
+        begin = at;
+      }
+      add(row.row);
+      ++at;
+    }
+    if (at > begin) ranges.push_back({begin, at});
+    if (options.shuffle) shuffle_batches(ranges, options.seed, epoch, window);
+    return ranges;
+  }
+
+  // Only the widths decide where batches end, so no order is needed.
+  int64_t batches(int64_t epoch, int64_t window) const {
+    std::vector<int64_t> rows_of_width;
+    for_each_row(epoch, window, [&](int64_t, int64_t row, const RowLength& row_length) {
+      const auto width = static_cast<size_t>(width_of(row_length));
+      if (width >= rows_of_width.size()) rows_of_width.resize(width + 1);
+      if (rows_of_width[width]++ == 0) BatchCutter(options).ends_before(width_of(row_length), row);
+    });
+    BatchCutter cutter(options);
+    int64_t batches = rows_of_width.empty() ? 0 : 1;
+    for (size_t width = 0; width < rows_of_width.size(); ++width) {
+      for (int64_t i = 0; i < rows_of_width[width]; ++i) {
+        batches += cutter.ends_before(static_cast<int64_t>(width), 0) ? 1 : 0;
+      }
+    }
+    return batches;
+  }
+
+  // The same planner without the rows already taken.
+  LengthPlanner without_taken(const DataPosition& start) const {
+    LengthPlanner then = *this;
+    then.taken.epoch = start.epoch;
+    const int64_t windows_in_epoch = windows(mixture.epoch(start.epoch));
+    for (const TakenBatches& part : start.before) {
+      then.options.batch_type = part.batch_type;
+      then.options.batch_size = part.batch_size;
+      then.take(part.batches, windows_in_epoch);
+    }
+    then.options = options;
+    return then;
+  }
+
+ private:
+  void take(int64_t batches_to_take, int64_t windows_in_epoch) {
+    int64_t left = batches_to_take;
+    while (true) {
+      const int64_t here = batches(taken.epoch, taken.window);
+      if (left <= here) break;
+      left -= here;
+      if (taken.window + 1 == windows_in_epoch) {
+        fail_position(taken.epoch, batches_to_take - left, batches_to_take);
+      }
+      ++taken.window;
+      taken.places.clear();
+    }
+    struct Range {
+      int64_t begin, end;
+    };
+    std::vector<int64_t> places;
+    const auto ranges = cut<Range>(
+        taken.epoch, taken.window, [](int64_t place, int64_t) { return place; },
+        [&](int64_t place) { places.push_back(place); });
+    const EpochRows rows = mixture.epoch(taken.epoch);
+    const Window window = window_of(rows.size(), windows_in_epoch, taken.window);
+    taken.places.resize(static_cast<size_t>(window.end - window.begin));
+    for (int64_t i = 0; i < left; ++i) {
+      const Range range = ranges[static_cast<size_t>(i)];
+      for (int64_t at = range.begin; at < range.end; ++at) {
+        taken.places[static_cast<size_t>(places[static_cast<size_t>(at)])] = 1;
+      }
+    }
+  }
+};
+
+void BatchOptions::validate(const OptionReport& report) const {
+  report.expect_one_of("batch_type", batch_type, kTypes);
+  report.expect(batch_size >= 1, "batch_size", "must be at least 1, got ", batch_size, '.');
+}
+
+Mixture mixture_of(int64_t rows, const std::vector<int64_t>& parts, const BatchOptions& options) {
+  return options.shuffle ? Mixture(rows, parts, options.mix, options.seed) : Mixture(rows);
+}
+
+EpochPlans EpochPlans::of_lengths(Mixture rows, LengthOf length, const BatchOptions& options) {
+  options.validate();
+  return of_planner(std::make_shared<const LengthPlanner>(
+      LengthPlanner{.mixture = std::move(rows), .length = std::move(length), .options = options}));
+}
+
+EpochPlans EpochPlans::of_planner(const std::shared_ptr<const LengthPlanner>& planner) {
+  EpochPlans plans;
+  plans.windows = [planner](int64_t epoch) {
+    return planner->windows(planner->mixture.epoch(epoch));
+  };
+  plans.batches = [planner](int64_t epoch, int64_t window) {
+    return planner->batches(epoch, window);
+  };
+  plans.plan = [planner](int64_t epoch, int64_t window) {
+    EpochPlan plan;
+    plan.ranges_ = planner->cut<EpochPlan::Range>(
+        epoch, window, [](int64_t, int64_t row) { return row; },
+        [&](int64_t row) { plan.order_.push_back(row); });
+    return plan;
+  };
+  plans.without_taken = [planner](const DataPosition& start) {
+    return of_planner(std::make_shared<const LengthPlanner>(planner->without_taken(start)));
+  };
+  return plans;
+}
+
+// For rows of one length: the rows already taken are the beginning of an epoch's order.
+struct EqualPlanner {
+  EqualRows given;
+  int64_t taken_epoch = -1;
+  int64_t taken = 0;
+
+  // Windows end where batches end.
+  struct Cut {
+    int64_t first, rows, windows, batches;
+  };
+  Cut cut(int64_t epoch) const {
+    const int64_t all = given.rows(epoch), first = epoch == taken_epoch ? taken : 0;
+    return {first, all, windows_for(all, given.window_rows),
+            (all - first + given.batch_size - 1) / given.batch_size};
+  }
+  Window batches(int64_t epoch, int64_t window) const {
+    const Cut whole = cut(epoch);
+    return window_of(whole.batches, whole.windows, window);
+  }
+
+  EqualPlanner without_taken(const DataPosition& start) const {
+    EqualPlanner then = *this;
+    then.taken_epoch = start.epoch;
+    const int64_t all = given.rows(start.epoch);
+    for (const TakenBatches& part : start.before) {
+      const int64_t size = part.batch_type == "tokens"
+                               ? std::max<int64_t>(1, part.batch_size / given.row_tokens)
+                               : part.batch_size;
+      const int64_t most = (all - then.taken + size - 1) / size;
+      if (part.batches > most) fail_position(start.epoch, most, part.batches);
+      then.taken = std::min(all, then.taken + part.batches * size);
+    }
+    return then;
+  }
+};
+
+EpochPlans EpochPlans::of_equal_rows(const EqualRows& given) {
+  if (given.batch_size < 1) {
+    fail(ErrorKind::kConfig, "[data] batch_size must be at least 1, got ", given.batch_size, '.');
+  }
+  return of_planner(EqualPlanner{.given = given});
+}
+
+EpochPlans EpochPlans::of_planner(const EqualPlanner& planner) {
+  EpochPlans plans;
+  plans.windows = [planner](int64_t epoch) { return planner.cut(epoch).windows; };
+  plans.batches = [planner](int64_t epoch, int64_t window) {
+    const Window batches = planner.batches(epoch, window);
+    return batches.end - batches.begin;
+  };
+  plans.plan = [planner](int64_t epoch, int64_t window) {
+    const EqualRows& given = planner.given;
+    const EqualPlanner::Cut cut = planner.cut(epoch);
+    const Window batches = planner.batches(epoch, window);
+    const int64_t begin = cut.first + batches.begin * given.batch_size;
+    const int64_t end = std::min(cut.first + batches.end * given.batch_size, cut.rows);
+    EpochPlan plan;
+    const PhiloxKey key = draw_key(given.seed, epoch, "data.rows");
+    if (given.shuffle && cut.windows == 1) {
+      std::vector<int64_t> all(static_cast<size_t>(cut.rows));
+      std::iota(all.begin(), all.end(), int64_t{0});
+      shuffle(all, key);
+      plan.order_.assign(all.begin() + begin, all.begin() + end);
+    } else {
+      plan.order_.resize(static_cast<size_t>(end - begin));
+      std::iota(plan.order_.begin(), plan.order_.end(), begin);
+    }
+    if (given.shuffle && cut.windows > 1) {
+      const Permutation order(cut.rows, key);
+      for (int64_t& row : plan.order_) row = order(row);
+    }
+    for (int64_t at = 0; at < end - begin; at += given.batch_size) {
+      plan.ranges_.push_back({at, std::min(at + given.batch_size, end - begin)});
+    }
+    return plan;
+  };
+  plans.without_taken = [planner](const DataPosition& start) {
+    return of_planner(planner.without_taken(start));
+  };
+  return plans;
+}
+
+std::span<const int64_t> EpochPlan::batch(int64_t i) const {
+  check(i >= 0 && i < batches(), "data", "batch must be in [0, ", batches(), "), got ", i, '.');
+  const Range range = ranges_[static_cast<size_t>(i)];
+  return {order_.data() + range.begin, static_cast<size_t>(range.end - range.begin)};
+}
+
+EpochWalk::EpochWalk(EpochPlans plans, const DataPosition& start)
+    : plans_(std::move(plans)), position_{start.epoch, 0} {
+  const bool possible = start.epoch >= 0 && start.batch >= 0;
+  if (possible && !start.before.empty()) plans_ = plans_.without_taken(start);
+  int64_t windows = possible ? plans_.windows(start.epoch) : 0;
+  // The plan of the first window is made at once, so that its errors come here.
+  if (windows == 1) plan_ = plans_.plan(start.epoch, 0);
+  for (; window_ < windows; ++window_) {
+    count_ = plan_ ? plan_->batches() : plans_.batches(start.epoch, window_);
+    if (start.batch <= first_ + count_) break;
+    first_ += count_;
+  }
+  if (!possible || window_ == windows) fail_position(start.epoch, first_, start.batch);
+  position_ = start;
+}
+
+void EpochWalk::enter_next_window() {
+  first_ += count_;
+  count_ = 0;
+  plan_.reset();
+  if (++window_ < plans_.windows(position_.epoch)) return;
+  position_ = {position_.epoch + 1, 0};
+  window_ = first_ = 0;
+}
+
+std::span<const int64_t> EpochWalk::next() {
+  do {  // of a window nothing may be left
+    if (at_window_end()) enter_next_window();
+    if (!plan_) {
+      plan_ = plans_.plan(position_.epoch, window_);
+      count_ = plan_->batches();
+    }
+  } while (at_window_end());
+  return plan_->batch(position_.batch++ - first_);
+}
+
+void EpochWalk::skip(int64_t batches) {
+  while (batches > 0) {
+    if (at_window_end()) {
+      enter_next_window();
+      count_ = plans_.batches(position_.epoch, window_);
+    }
+    const int64_t here = std::min(batches, first_ + count_ - position_.batch);
+    position_.batch += here;
+    batches -= here;
+  }
+}
+
+int64_t EpochWalk::batches_in_epoch() const {
+  int64_t batches = first_ + count_;
+  for (int64_t window = window_ + 1; window < plans_.windows(position_.epoch); ++window) {
+    batches += plans_.batches(position_.epoch, window);
+  }
+  return batches;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,106 @@
+#include "data/corpora/corpus_key.h"
+
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+
+#include "core/base/error.h"
+
+namespace tapestry {
+namespace {
+
+// Raise it when the rules that turn text into ids change, or the file of a table.
+constexpr const char* kVersion = "6";
+constexpr int64_t kSamples = 64;
+constexpr int64_t kSampleBytes = int64_t{1} << 20;
+
+}  // namespace
+
+CorpusKey::CorpusKey() : state_(XXH3_createState()) {
+  XXH3_64bits_reset(state_);
+  add(kVersion);
+}
+
+CorpusKey::~CorpusKey() { XXH3_freeState(state_); }
+
+// The length comes first, so that different lists of texts give different bytes.
+void CorpusKey::add(const std::string& text) {
+  const uint64_t size = text.size();
+  XXH3_64bits_update(state_, &size, sizeof(size));
+  XXH3_64bits_update(state_, text.data(), text.size());
+}
+
+void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
+  for (const CorpusSpec& spec : specs) {
+    // Binds all members: if one is added, this does not compile until it is part of the key, or
+    // known to change no row.
+    const auto& [source, target, records, source_column, target_column, text_column, label_column,
+                 context_column, question_column, answer_column, answer_start_column, x_column,
+                 y_column, x_columns, class_column, prompt, answer, ding, direction, text,
+                 documents, images, labels, squad, range_begin, range_end, split, limit, weight,
+                 pair_weights, pair_weight_column] = spec;
+    static_cast<void>(weight);
+    static_cast<void>(pair_weights);  // a path
+    add(concat(direction, ' ', documents, ' ', std::setprecision(17), range_begin, ' ', range_end,
+               ' ', split, ' ', limit));
+    for (const std::string* name :
+         {&records.header, &source_column, &target_column, &text_column, &label_column,
+          &context_column, &question_column, &answer_column, &answer_start_column, &x_column,
+          &y_column, &prompt, &answer, &pair_weight_column, &class_column}) {
+      add(*name);
+    }
+    for (const std::string& name : x_columns) add(name);
+    for (const std::string& key : CorpusSpec::file_keys()) {
+      const std::string& path = spec.file(key);
+      add(path);  // the counts name it
+      if (!path.empty()) add_file(path);
+    }
+  }
+}
+
+void CorpusKey::add_file(const std::string& path) {
+  struct stat status {};
+  // A pipe can be opened only once, and a file that cannot be opened is an error of its reader.
+  std::ifstream file;
+  if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+    file.open(path, std::ios::binary);
+  }
+  if (!file.is_open()) {
+    has_value_ = false;
+    return;
+  }
+  const int64_t size = status.st_size;
+  add(concat(size));
+  const bool whole = size <= kWholeBytes;
+  if (!whole) add(concat(status.st_mtim.tv_sec, ' ', status.st_mtim.tv_nsec));
+  const int64_t pieces = whole ? (size + kSampleBytes - 1) / kSampleBytes : kSamples;
+  std::string buffer(static_cast<size_t>(kSampleBytes), '\0');
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t at = whole ? i * kSampleBytes : (size - kSampleBytes) / (kSamples - 1) * i;
+    file.clear();
+    file.seekg(at);
+    file.read(buffer.data(), std::min(kSampleBytes, size - at));
+    XXH3_64bits_update(state_, buffer.data(), static_cast<size_t>(file.gcount()));
+  }
+}
+
+std::optional<uint64_t> CorpusKey::value() const {
+  if (!has_value_) return std::nullopt;
+  return XXH3_64bits_digest(state_);
+}
+
+std::vector<std::string> files_of(const std::vector<CorpusSpec>& specs) {
+  std::vector<std::string> files;
+  for (const CorpusSpec& spec : specs) {
+    for (const std::string& key : CorpusSpec::file_keys()) {
+      if (!spec.file(key).empty()) files.push_back(spec.file(key));
+    }
+  }
+  return files;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,286 @@
+// Encoding of corpora: one thread reads blocks of raw pairs, all threads encode them, then they are
+// filtered by length in order.
+#include "data/corpora/encode_corpus.h"
+
+#include <filesystem>
+#include <iomanip>
+#include <limits>
+#include <optional>
+#include <sstream>
+
+#include "core/base/error.h"
+#include "core/base/prefetcher.h"
+#include "core/cpu/parallel.h"
+#include "data/corpora/empty_text.h"
+#include "data/files/atomic_file.h"
+#include "data/files/files.h"
+
+namespace tapestry {
+namespace {
+
+constexpr size_t kBlockBytes = size_t{4} << 20;
+constexpr int64_t kBlockPairs = 1 << 14;
+constexpr int64_t kTilePairs = 64;
+
+// The same for pairs in one row: the prompt is cut at its beginning, the answer stays whole.
+bool fit_row(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
+  const auto most = static_cast<size_t>(rule.max_length - rule.specials);
+  const size_t tokens = pair.source.size() + pair.target.size();
+  if (tokens > most) {
+    if (rule.overlong == "error") {
+      fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
+           static_cast<int64_t>(tokens) + rule.specials,
+           " tokens of prompt and answer, max_length is ", rule.max_length, '.');
+    }
+    if (rule.overlong == "drop" || pair.target.size() >= most) {
+      counts.drop(Drop::kOverlong, pair.text.place);
+      return false;
+    }
+    pair.source.erase(pair.source.begin(),
+                      pair.source.begin() + static_cast<std::ptrdiff_t>(tokens - most));
+    ++counts.truncated;
+  }
+  ++counts.kept;
+  return true;
+}
+
+// A text of which the tokenizer leaves nothing is as empty as one without characters.
+bool is_empty(const EncodedPair& pair, const TableRequest& request) {
+  return is_empty_text(pair.text.source, pair.source) ||
+         (request.target_tokenizer != nullptr && is_empty_text(pair.text.target, pair.target));
+}
+
+void count_unknown(const EncodedPair& pair, const TableRequest& request, FilterCounts& counts) {
+  counts.unknown[0].count(pair.source, request.source_tokenizer.special().unk, pair.text.place);
+  if (request.target_tokenizer == nullptr) return;
+  counts.unknown[1].count(pair.target, request.target_tokenizer->special().unk, pair.text.place);
+}
+
+// Applies the length rule; false when the pair is dropped.
+bool fit_length(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
+  if (rule.one_row) return fit_row(pair, rule, counts);
+  const auto most = static_cast<size_t>(rule.max_length - rule.specials);
+  if (pair.source.size() <= most && pair.target.size() <= most) {
+    ++counts.kept;
+    return true;
+  }
+  if (rule.overlong == "error") {
+    const bool source = pair.source.size() > most;
+    fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
+         static_cast<int64_t>((source ? pair.source : pair.target).size()) + rule.specials,
+         source ? " source" : " target", " tokens, max_length is ", rule.max_length, '.');
+  }
+  if (rule.overlong == "drop") {
+    counts.drop(Drop::kOverlong, pair.text.place);
+    return false;
+  }
+  if (pair.source.size() > most) pair.source.resize(most);
+  if (pair.target.size() > most) pair.target.resize(most);
+  ++counts.truncated;
+  ++counts.kept;
+  return true;
+}
+
+// Pairs as they were read, and the reader's facts after them.
+struct Block {
+  std::vector<EncodedPair> pairs = {};
+  bool last = false;
+  FilterCounts counts = {};  // of the last block
+  int64_t bytes = 0;         // read until then
+};
+
+Block read_block(PairReader& reader) {
+  Block block;
+  size_t bytes = 0;
+  TextPair text;
+  while (std::ssize(block.pairs) < kBlockPairs && bytes < kBlockBytes) {
+    if (!reader.next(text)) {
+      block.last = true;
+      block.counts = reader.counts();
+      break;
+    }
+    bytes += text.source.size() + text.target.size();
+    block.pairs.push_back({std::move(text), {}, {}});
+  }
+  block.bytes = bytes_read();
+  return block;
+}
+
+void encode_block(std::vector<EncodedPair>& pairs, const TableRequest& request) {
+  const Tokenizer* const target = request.target_tokenizer;
+  parallel_ranges(std::ssize(pairs), kTilePairs, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      EncodedPair& pair = pairs[static_cast<size_t>(i)];
+      pair.source = request.source_tokenizer.encode(pair.text.source);
+      if (target == nullptr) continue;
+      pair.target = request.rule.one_row ? target->encode_continuation(pair.text.target)
+                                         : target->encode(pair.text.target);
+    }
+  });
+}
+
+CorpusFacts encode_corpora(const TableRequest& request, TableBuilder& table) {
+  ProgressMeter meter(request.specs);
+  CorpusFacts facts;
+  int64_t bytes_before = 0, read = 0;
+  for (const CorpusSpec& spec : request.specs) {
+    const int64_t first = table.rows();
+    FilterCounts lengths;
+    // The reader is created in the queue's thread, so that its errors arrive like those of the
+    // others.
+    std::unique_ptr<PairReader> reader;
+    Prefetcher<Block> blocks(
+        [&reader, &spec, ended = false]() mutable {
+          if (ended) return Block{.last = true};
+          if (reader == nullptr) reader = open_corpus(spec);
+          Block block = read_block(*reader);
+          ended = block.last;
+          return block;
+        },
+        /*depth=*/2);
+    for (bool more = true; more;) {
+      Block block = blocks.next();
+      encode_block(block.pairs, request);
+      for (EncodedPair& pair : block.pairs) {
+        if (is_empty(pair, request)) {
+          lengths.drop(Drop::kEmpty, pair.text.place);
+        } else if (fit_length(pair, request.rule, lengths)) {
+          count_unknown(pair, request, lengths);
+          request.add(pair, table);
+        }
+      }
+      read += std::ssize(block.pairs);
+      meter.tell(read, bytes_before + block.bytes);
+      more = !block.last;
+      if (more) continue;
+      bytes_before += block.bytes;
+      block.counts.kept = 0;
+      block.counts.add(lengths);
+      check_kept(spec, block.counts);
+      facts.counts.add(block.counts);
+      if (request.specs.size() == 1) continue;
+      block.counts.corpus = spec.str();
+      facts.counts.of_corpora.push_back(std::move(block.counts));
+    }
+    facts.parts.push_back(table.rows() - first);
+  }
+  return facts;
+}
+
+// True if each corpus has rows, and they are those of the table.
+bool are_rows_of(const TokenTable& table, int64_t corpora) {
+  int64_t rest = table.rows();
+  for (const int64_t rows : table.facts().parts) {
+    if (rows < 1 || rows > rest) return false;
+    rest -= rows;
+  }
+  return rest == 0 && std::ssize(table.facts().parts) == corpora;
+}
+
+std::string path_of(const char* kind, uint64_t key, const LoadContext& context) {
+  if (!context.cache_is_shared) return context.cache;
+  std::ostringstream name;
+  name << kind << '-' << std::hex << std::setw(16) << std::setfill('0') << key << ".bin";
+  return (std::filesystem::path(context.cache) / name.str()).string();
+}
+
+// Found or made.
+std::shared_ptr<const TokenTable> table_of(
+    const char* kind, int64_t columns, const CorpusKey& key, const LoadContext& context,
+    const std::function<CorpusFacts(TableBuilder& table)>& make,
+    const std::function<bool(const TokenTable& table)>& is_sound) {
+  const std::optional<uint64_t> number = key.value();
+  if (!context.cache.empty() && number) {
+    const std::string path = path_of(kind, *number, context);
+    if (auto table = TokenTable::open(path, *number, columns); table && is_sound(*table)) {
+      return table;
+    }
+    try {
+      TableBuilder builder(columns, path, *number);
+      CorpusFacts facts = make(builder);
+      return builder.finish(std::move(facts));
+    } catch (const WriteFailure& failure) {
+      if (context.warn) {
+        context.warn(concat("the encoded data cannot be kept (", failure.what(),
+                            "): it stays in memory, and the next start encodes it again"));
+      }
+    }
+  }
+  TableBuilder builder(columns);
+  CorpusFacts facts = make(builder);
+  return builder.finish(std::move(facts));
+}
+
+constexpr int64_t kPercent = 100;
+
+}  // namespace
+
+ProgressMeter::ProgressMeter(const std::vector<CorpusSpec>& specs) {
+  const std::vector<std::string> files = files_of(specs);
+  const std::string first = files.empty() ? "data" : std::filesystem::path(files[0]).filename();
+  progress_.emplace(concat("reading ", first, files.size() > 1 ? " and others" : ""), kPercent,
+                    "%");
+  for (const CorpusSpec& spec : specs) {
+    most_ +=
+        spec.limit > 0 ? static_cast<double>(spec.limit) : std::numeric_limits<double>::infinity();
+  }
+  for (const std::string& path : files) {
+    std::error_code unknown;
+    const auto bytes = std::filesystem::file_size(path, unknown);
+    if (!unknown) all_bytes_ += static_cast<double>(bytes);
+  }
+}
+
+void ProgressMeter::tell(int64_t read, int64_t bytes) {
+  const double of_bytes = all_bytes_ > 0 ? static_cast<double>(bytes) / all_bytes_ : 0;
+  const double share = std::max(of_bytes, static_cast<double>(read) / most_);
+  progress_->to(static_cast<int64_t>(kPercent * std::min(1.0, share)));
+}
+
+void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
+  if (counts.kept > 0) return;
+  const bool misfits = counts.of(Drop::kMissingColumn) + counts.of(Drop::kMalformed) > 0;
+  const std::string advice = spec.has_records() && misfits ? format_advice(spec.records) : "";
+  fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), advice,
+       '.');
+}
+
+std::shared_ptr<const TokenTable> cached_table(
+    const char* kind, int64_t columns, const CorpusKey& key, const LoadContext& context,
+    const std::function<CorpusFacts(TableBuilder& table)>& make,
+    const std::function<bool(const TokenTable& table)>& is_sound) {
+  auto table = table_of(kind, columns, key, context, make, is_sound);
+  if (context.loaded) context.loaded(table->facts().checksum);
+  return table;
+}
+
+std::shared_ptr<const TokenTable> load_table(const TableRequest& request,
+                                             const LoadContext& context) {
+  CorpusKey key;
+  if (!context.cache.empty()) {
+    key.add(request.kind);
+    key.add(request.source_tokenizer.serialized());
+    key.add(request.target_tokenizer != nullptr ? request.target_tokenizer->serialized() : "");
+    const LengthRule& rule = request.rule;
+    key.add(concat(rule.max_length, ' ', rule.overlong, ' ', rule.specials, ' ', rule.one_row));
+    key.add(request.specs);
+  }
+  const auto make = [&](TableBuilder& table) {
+    request.begin();
+    CorpusFacts facts = encode_corpora(request, table);
+    request.source_tokenizer.forget_words();
+    if (request.target_tokenizer != nullptr) request.target_tokenizer->forget_words();
+    request.end(facts);
+    return facts;
+  };
+  const auto is_sound = [&](const TokenTable& table) {
+    const Tokenizer* const target = request.target_tokenizer;
+    return are_rows_of(table, std::ssize(request.specs)) &&
+           table.ids_are_below(0, request.source_tokenizer.vocab_size()) &&
+           (target == nullptr || table.ids_are_below(1, target->vocab_size())) &&
+           request.is_sound(table);
+  };
+  return cached_table(request.kind, request.columns, key, context, make, is_sound);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,403 @@
+// One reader for each kind of corpus, all behind open_corpus().
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <unordered_set>
+
+#include "core/base/error.h"
+#include "data/corpora/corpus.h"
+#include "data/corpora/ding.h"
+#include "data/corpora/records.h"
+#include "data/corpora/squad.h"
+#include "data/files/text.h"
+#include "data/files/utf8.h"
+
+namespace tapestry {
+namespace {
+
+// Shared by all kinds of corpora: checks of the text, the split and the limit.
+class FilteringReader : public PairReader {
+ public:
+  explicit FilteringReader(const CorpusSpec& spec) : spec_(spec) {}
+
+  bool next(TextPair& pair) final {
+    while (spec_.limit == 0 || counts_.kept < spec_.limit) {
+      if (!fetch(pair)) return false;
+      ++counts_.read;
+      if (drops(pair)) continue;
+      if (!in_split(pair.source)) {
+        ++counts_.other_split;
+        continue;
+      }
+      ++counts_.kept;
+      return true;
+    }
+    return false;
+  }
+
+ protected:
+  // Gets the next pair of the file, unchanged. Subclasses count the pairs that they drop, also as
+  // read.
+  virtual bool fetch(TextPair& pair) = 0;
+  virtual bool drops_kind(const TextPair&) { return false; }
+
+  void drop(Drop reason, const std::string& place) { counts_.drop(reason, place); }
+
+  const CorpusSpec spec_;
+  std::string weight_;  // weight of the pair as text; only if pairs have weights
+
+ private:
+  bool drops(TextPair& pair) {
+    const bool both = spec_.kind() != CorpusSpec::Kind::kText;
+    const auto any = [&](auto&& test) { return test(pair.source) || (both && test(pair.target)); };
+    const auto is_invalid = [](const std::string& text) {
+      return find_invalid_utf8(text) != std::string::npos;
+    };
+    const auto has_nul = [](const std::string& text) {
+      return text.find('\0') != std::string::npos;
+    };
+    if (any(is_invalid)) {
+      const bool single =
+          any([&](const std::string& text) { return is_invalid(text) && looks_single_byte(text); });
+      drop(Drop::kInvalidUtf8,
+           pair.place + (single ? ": it looks like Latin-1 or Windows-1252, expected UTF-8" : ""));
+    } else if (any(has_nul)) {
+      drop(Drop::kNulByte, pair.place);
+    } else if (any([](const std::string& text) { return is_blank(text); })) {
+      drop(Drop::kEmpty, pair.place);
+    } else if (spec_.has_pair_weights() && !set_weight(pair)) {
+      // It is counted.
+    } else {
+      return drops_kind(pair);
+    }
+    return true;
+  }
+
+  // Sums of multiples of it are exact, so that no order of adding, and no number of ranks, shows.
+  static constexpr double kWeightUnit = 0x1p-20;
+
+  bool set_weight(TextPair& pair) {
+    double weight = 0;
+    if (!parse_number(weight_, weight) || weight < 0 || weight > CorpusSpec::kLargestPairWeight) {
+      drop(Drop::kMalformed, concat(pair.place, ": the weight must be a number from 0 to ",
+                                    CorpusSpec::kLargestPairWeight, ", got '", weight_, '\''));
+      return false;
+    }
+    pair.weight = static_cast<float>(std::round(weight / kWeightUnit) * kWeightUnit);
+    if (pair.weight == 0) drop(Drop::kNoWeight, pair.place);
+    return pair.weight > 0;
+  }
+
+  bool in_split(const std::string& source) const {
+    if (spec_.split == "all") return true;
+    const uint64_t hundredth = XXH3_64bits(source.data(), source.size()) % 100;
+    return spec_.split == (hundredth == 0 ? "test" : hundredth == 1 ? "valid" : "train");
+  }
+};
+
+class ParallelReader : public FilteringReader {
+ public:
+  explicit ParallelReader(const CorpusSpec& spec)
+      : FilteringReader(spec), source_(spec.source), target_(spec.target) {
+    if (!spec.pair_weights.empty()) weights_.emplace(spec.pair_weights);
+  }
+
+ protected:
+  bool fetch(TextPair& pair) override {
+    const bool source = source_.next(pair.source);
+    const bool target = target_.next(pair.target);
+    if (source != target || (weights_ && weights_->next(weight_) != source)) fail_lengths();
+    pair.place = target_.place();
+    return source;
+  }
+
+ private:
+  [[noreturn]] void fail_lengths() {
+    const auto length_of = [](LineReader& lines) {
+      for (std::string line; lines.next(line);) {
+      }
+      return concat(lines.path(), " has ", lines.line_number());
+    };
+    fail(ErrorKind::kData, "[data] ", length_of(source_), " lines, ", length_of(target_),
+         weights_ ? concat(", ", length_of(*weights_)) : "", '.');
+  }
+
+  LineReader source_;
+  LineReader target_;
+  std::optional<LineReader> weights_;
+};
+
+class TextReader : public FilteringReader {
+ public:
+  explicit TextReader(const CorpusSpec& spec) : FilteringReader(spec), lines_(spec.text) {}
+
+ protected:
+  bool fetch(TextPair& pair) override {
+    pair.target.clear();
+    if (spec_.documents == "file") return fetch_file(pair);
+    if (spec_.documents == "fortunes") {
+      return fetch_group(pair, [](const std::string& line) { return line == "%"; });
+    }
+    if (spec_.documents == "paragraphs") {
+      return fetch_group(pair, [](const std::string& line) { return is_blank(line); });
+    }
+    if (!lines_.next(pair.source)) return false;
+    pair.place = lines_.place();
+    return true;
+  }
+
+ private:
+  // Gets the lines up to the next separator; successive separators count as one.
+  template <class IsSeparator>
+  bool fetch_group(TextPair& pair, IsSeparator&& is_separator) {
+    bool any = false;
+    while (lines_.next(line_)) {
+      if (is_separator(line_)) {
+        if (any) return true;
+        continue;
+      }
+      if (!any) {
+        pair.source = line_;
+        pair.place = lines_.place();
+      } else {
+        pair.source += '\n';
+        pair.source += line_;
+      }
+      any = true;
+    }
+    return any;
+  }
+
+  // The file is one document, so invalid text is an error, not a dropped line.
+  bool fetch_file(TextPair& pair) {
+    pair.source.clear();
+    while (lines_.next(line_)) {
+      if (lines_.line_number() == 1) pair.place = lines_.place();
+      const size_t invalid = find_invalid_utf8(line_);
+      const size_t nul = line_.find('\0');
+      if (invalid != std::string::npos || nul != std::string::npos) {
+        fail(ErrorKind::kData, "[data] ", lines_.place(), " has ",
+             invalid < nul ? "ill-formed UTF-8" : "a NUL byte", " at byte ",
+             std::min(invalid, nul) + 1, " of the line, expected text.");
+      }
+      pair.source += line_;
+      if (lines_.has_line_end()) pair.source += '\n';
+    }
+    if (pair.source.empty()) return false;
+    if (spec_.range_begin > 0 || spec_.range_end < 1) {
+      pair.source = cut_range(pair.source, spec_.range_begin, spec_.range_end);
+    }
+    return true;
+  }
+
+  static std::string cut_range(const std::string& text, double begin, double end) {
+    const int64_t all = count_code_points(text);
+    const auto characters = static_cast<double>(all);
+    const auto first = static_cast<int64_t>(std::floor(characters * begin));
+    const auto last = static_cast<int64_t>(std::floor(characters * end));
+    size_t at = 0;
+    for (int64_t i = 0; i < first; ++i) next_code_point(text, at);
+    const size_t from = at;
+    for (int64_t i = first; i < last; ++i) next_code_point(text, at);
+    return text.substr(from, at - from);
+  }
+
+  LineReader lines_;
+  std::string line_;
+};
+
+// Texts of records, with or without something beside them: pairs, and texts with a label.
+class RecordPairReader : public FilteringReader {
+ public:
+  RecordPairReader(const CorpusSpec& spec, std::vector<RecordField> fields)
+      : FilteringReader(spec), records_(open_records(spec.records, fields)) {}
+
+  static std::unique_ptr<RecordPairReader> of_pairs(const CorpusSpec& spec) {
+    std::vector<RecordField> fields = {{spec.source_column}, {spec.target_column}};
+    if (spec.has_pair_weights()) fields.push_back({spec.pair_weight_column});
+    return std::make_unique<RecordPairReader>(spec, std::move(fields));
+  }
+
+ protected:
+  bool fetch(TextPair& pair) final {
+    while (true) {
+      const RecordReader::Row row = records_->next(values_);
+      if (row == RecordReader::Row::kEnd) return false;
+      pair.place = records_->place();
+      if (row == RecordReader::Row::kWhole) {
+        take(values_.texts, pair);
+        return true;
+      }
+      ++counts_.read;
+      drop(drop_of(row), records_->place_and_reason());
+    }
+  }
+
+  // The texts are in the order of the fields, and are not needed any more.
+  virtual void take(std::vector<std::string>& texts, TextPair& pair) {
+    std::swap(pair.source, texts[0]);
+    pair.target.clear();
+    if (texts.size() > 1) std::swap(pair.target, texts[1]);
+    if (spec_.has_pair_weights()) std::swap(weight_, texts[2]);
+  }
+
+ private:
+  std::unique_ptr<RecordReader> records_;
+  RecordValues values_;
+};
+
+// The fields of both templates, each once.
+std::vector<RecordField> fields_of(const Template& prompt, const Template& answer) {
+  std::vector<RecordField> fields;
+  for (const Template* text : {&prompt, &answer}) {
+    for (const std::string& name : text->fields()) {
+      if (std::ranges::find(fields, name, &RecordField::name) == fields.end()) {
+        fields.push_back({name});
+      }
+    }
+  }
+  return fields;
+}
+
+// Prompts and answers, by the templates of the spec.
+class PromptReader : public RecordPairReader {
+ public:
+  explicit PromptReader(const CorpusSpec& spec)
+      : PromptReader(spec, Template(spec.prompt), Template(spec.answer)) {}
+
+ protected:
+  void take(std::vector<std::string>& texts, TextPair& pair) override {
+    const auto text_of = [&](const std::string& name) -> const std::string& {
+      const auto found = std::ranges::find(fields_, name, &RecordField::name);
+      return texts[static_cast<size_t>(found - fields_.begin())];
+    };
+    pair.source = prompt_.fill_with(text_of);
+    pair.target = answer_.fill_with(text_of);
+  }
+
+ private:
+  PromptReader(const CorpusSpec& spec, Template prompt, Template answer)
+      : RecordPairReader(spec, fields_of(prompt, answer)),
+        fields_(fields_of(prompt, answer)),
+        prompt_(std::move(prompt)),
+        answer_(std::move(answer)) {}
+
+  const std::vector<RecordField> fields_;
+  const Template prompt_, answer_;
+};
+
+// The texts of questions, for a tokenizer: a context with the first question about it, then the
+// other questions.
+class QuestionTextReader : public PairReader {
+ public:
+  explicit QuestionTextReader(const CorpusSpec& spec) : questions_(read_questions(spec, counts_)) {}
+
+  bool next(TextPair& pair) override {
+    if (next_ == questions_.size()) return false;
+    const Question& question = questions_[next_];
+    const bool again = next_ > 0 && questions_[next_ - 1].context == question.context;
+    pair.source = again ? question.question : *question.context + '\n' + question.question;
+    pair.target.clear();
+    pair.place = question.place;
+    ++next_;
+    ++counts_.kept;
+    return true;
+  }
+
+ private:
+  const std::vector<Question> questions_;
+  size_t next_ = 0;
+};
+
+class DingReader : public FilteringReader {
+ public:
+  explicit DingReader(const CorpusSpec& spec) : FilteringReader(spec), lines_(spec.ding) {}
+
+ protected:
+  bool fetch(TextPair& pair) override {
+    while (next_ == phrases_.size()) {
+      if (!read_line()) return false;
+    }
+    auto& [german, english] = phrases_[next_++];
+    const bool to_english = spec_.direction == "de-en";
+    pair.source = std::move(to_english ? german : english);
+    pair.target = std::move(to_english ? english : german);
+    pair.place = lines_.place();
+    return true;
+  }
+
+  bool drops_kind(const TextPair& pair) override {
+    if (pair.source.find(' ') == std::string::npos || pair.target.find(' ') == std::string::npos) {
+      drop(Drop::kTooShort, pair.place);
+      return true;
+    }
+    // 64 bits for about 10^5 phrases: the probability of a false duplicate is about 10^-9.
+    const std::string both = pair.source + '\n' + pair.target;
+    if (!seen_.insert(XXH3_64bits(both.data(), both.size())).second) {
+      drop(Drop::kDuplicate, pair.place);
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  bool read_line() {
+    if (!lines_.next(line_)) return false;
+    phrases_.clear();
+    next_ = 0;
+    if (line_.starts_with('#')) return true;
+    Drop reason{};
+    if (is_blank(line_)) {
+      reason = Drop::kEmpty;
+    } else if (parse_ding_line(line_, phrases_, reason)) {
+      return true;
+    }
+    ++counts_.read;
+    drop(reason, lines_.place());
+    return true;
+  }
+
+  LineReader lines_;
+  std::string line_;
+  std::vector<std::pair<std::string, std::string>> phrases_;
+  size_t next_ = 0;
+  std::unordered_set<uint64_t> seen_;
+};
+
+}  // namespace
+
+std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given) {
+  given.validate();
+  CorpusSpec spec = given;
+  spec.settle_columns(spec.kind());
+  switch (spec.kind()) {
+    case CorpusSpec::Kind::kParallel:
+      return std::make_unique<ParallelReader>(spec);
+    case CorpusSpec::Kind::kPairs:
+      return RecordPairReader::of_pairs(spec);
+    case CorpusSpec::Kind::kLabelled:
+      return std::make_unique<RecordPairReader>(
+          spec, std::vector<RecordField>{{spec.text_column}, {spec.label_column}});
+    case CorpusSpec::Kind::kDing:
+      return std::make_unique<DingReader>(spec);
+    case CorpusSpec::Kind::kText:
+      if (spec.text.empty()) {
+        return std::make_unique<RecordPairReader>(spec,
+                                                  std::vector<RecordField>{{spec.text_column}});
+      }
+      return std::make_unique<TextReader>(spec);
+    case CorpusSpec::Kind::kPrompted:
+      return std::make_unique<PromptReader>(spec);
+    case CorpusSpec::Kind::kQuestions:
+      return std::make_unique<QuestionTextReader>(spec);
+    case CorpusSpec::Kind::kImages:
+      fail(ErrorKind::kConfig, "[data] expected a corpus of texts, got images ", spec.str(), '.');
+    case CorpusSpec::Kind::kPoints:
+      fail(ErrorKind::kConfig, "[data] expected a corpus of texts, got points ", spec.str(), '.');
+  }
+  return nullptr;
+}
+
+}  // namespace tapestry

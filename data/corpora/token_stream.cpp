@@ -1,0 +1,79 @@
+#include "data/corpora/token_stream.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/base/error.h"
+#include "data/corpora/encode_corpus.h"
+#include "data/files/utf8.h"
+
+namespace tapestry {
+namespace {
+
+std::shared_ptr<const TokenTable> table_of(const std::vector<int32_t>& ids) {
+  TableBuilder table(1);
+  table.add({ids});
+  return table.finish({});
+}
+
+}  // namespace
+
+TokenStream::TokenStream(const std::vector<int32_t>& ids, StreamFacts facts)
+    : TokenStream(table_of(ids), std::move(facts)) {}
+
+TokenStream::TokenStream(std::shared_ptr<const TokenTable> table, StreamFacts facts)
+    : table_(std::move(table)), facts_(std::move(facts)) {}
+
+std::vector<int64_t> TokenStream::parts() const {
+  if (!table_ || table_->facts().parts.empty()) return {size()};
+  std::vector<int64_t> tokens;
+  int64_t row = 0;
+  for (const int64_t documents : table_->facts().parts) {
+    const std::span<const int32_t> first = table_->list(row, 0);
+    row += documents;
+    const std::span<const int32_t> last = table_->list(row - 1, 0);
+    tokens.push_back(last.data() + last.size() - first.data());
+  }
+  return tokens;
+}
+
+TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                              const LoadContext& context) {
+  check_not_empty(specs);
+  for (const CorpusSpec& spec : specs) spec.validate();
+  int64_t characters = 0;
+  const LengthRule whole{std::numeric_limits<int64_t>::max(), "error", 0};
+  const SpecialIds& special = tokenizer.special();
+  std::vector<int32_t> joined;
+  std::vector<int32_t> last;  // of the document before
+  const auto table = load_table(
+      {.kind = "stream",
+       .columns = 1,
+       .specs = specs,
+       .source_tokenizer = tokenizer,
+       .target_tokenizer = nullptr,
+       .rule = whole,
+       .add =
+           [&](const EncodedPair& pair, TableBuilder& rows) {
+             std::span<const int32_t> document = pair.source;
+             if (rows.rows() > 0) {  // the first may be a whole file, of which a copy is large
+               joined = special.border(last, pair.source);
+               joined.insert(joined.end(), pair.source.begin(), pair.source.end());
+               document = joined;
+             }
+             const auto end = document.last(std::min<size_t>(1, document.size()));
+             last.assign(end.begin(), end.end());
+             rows.add({document});
+             characters += count_code_points(pair.text.source);
+           },
+       .begin = [&] { characters = 0; },
+       .is_sound = [](const TokenTable& found) { return found.facts().numbers.size() == 1; },
+       .end = [&](CorpusFacts& facts) { facts.numbers = {characters}; }},
+      context);
+  return TokenStream(table, {.characters = table->facts().numbers.at(0),
+                             .documents = table->rows(),
+                             .counts = table->facts().counts,
+                             .filler = tokenizer.special().filler()});
+}
+
+}  // namespace tapestry

@@ -1,0 +1,132 @@
+#include "data/examples/labelled.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "core/base/error.h"
+#include "data/batches/batch_rows.h"
+#include "data/corpora/class_names.h"
+#include "data/corpora/encode_corpus.h"
+
+namespace tapestry {
+LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                             const CorpusOptions& options,
+                             const std::vector<std::string>& label_names,
+                             const LoadContext& context) {
+  options.validate();
+  check_not_empty(specs);
+  const int64_t specials = tokenizer.special().classified().size();
+  if (options.max_length <= specials) {
+    fail(ErrorKind::kConfig, "[data] max_length of classification must be ", specials + 1,
+         " or more, got ", options.max_length, '.');
+  }
+  for (const CorpusSpec& spec : specs) {
+    if (spec.kind() == CorpusSpec::Kind::kLabelled) continue;
+    fail(ErrorKind::kConfig, "[data] classification needs a ", record_format_names(),
+         " with a label_column, got ", spec.str(), '.');
+  }
+  // The names in the order of the text, and the place of the first text of each.
+  std::unordered_map<std::string, int32_t> numbers;
+  std::vector<std::string> names_and_places;
+  const auto table =
+      load_table({.kind = "labelled",
+                  .columns = 2,
+                  .specs = specs,
+                  .source_tokenizer = tokenizer,
+                  .target_tokenizer = nullptr,
+                  .rule = {options.max_length, options.overlong, specials},
+                  .add =
+                      [&](const EncodedPair& pair, TableBuilder& rows) {
+                        const auto next = static_cast<int32_t>(numbers.size());
+                        const auto [found, is_new] = numbers.try_emplace(pair.text.target, next);
+                        if (is_new) {
+                          names_and_places.push_back(pair.text.target);
+                          names_and_places.push_back(pair.text.place);
+                        }
+                        rows.add({pair.source, std::span(&found->second, 1)});
+                      },
+                  .begin =
+                      [&] {
+                        numbers.clear();
+                        names_and_places.clear();
+                      },
+                  .is_sound =
+                      [](const TokenTable& found) {
+                        const int64_t texts = std::ssize(found.facts().texts);
+                        for (int64_t row = 0; row < found.rows(); ++row) {
+                          if (found.length(row, 1) != 1) return false;
+                        }
+                        return texts % 2 == 0 && found.ids_are_below(1, texts / 2);
+                      },
+                  .end = [&](CorpusFacts& facts) { facts.texts = names_and_places; }},
+                 context);
+  const CorpusFacts& facts = table->facts();
+  LabelledCorpus corpus;
+  corpus.tokens = TokenLists(table, 0);
+  corpus.found_labels = TokenLists(table, 1);
+  corpus.counts = facts.counts;
+  corpus.parts = facts.parts;
+  corpus.from_cache = table->from_cache();
+  corpus.special = tokenizer.special();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < facts.texts.size(); i += 2) names.push_back(facts.texts[i]);
+  corpus.label_names =
+      label_names.empty() ? class_names_of(names, specs.front().str()) : label_names;
+  for (size_t i = 0; i < facts.texts.size(); i += 2) {
+    corpus.classes.push_back(class_number(corpus.label_names, facts.texts[i], facts.texts[i + 1]));
+  }
+  return corpus;
+}
+
+LabelledBatches::LabelledBatches(const LabelledCorpus& corpus, const BatchOptions& options,
+                                 DataPosition start)
+    : corpus_(&corpus),
+      walk_(EpochPlans::of_lengths(
+                mixture_of(corpus.size(), corpus.parts, options),
+                [&corpus, specials = corpus.special.classified().size()](int64_t, int64_t row) {
+                  const int64_t length = corpus.tokens.length(row) + specials;
+                  return RowLength{length, length};
+                },
+                options),
+            start) {}
+
+LabelledBatch LabelledBatches::next() {
+  const auto texts = walk_.next();
+  const TextFrame frame = corpus_->special.classified();
+  LabelledBatch batch;
+  batch.rows = static_cast<int64_t>(texts.size());
+  batch.indices.assign(texts.begin(), texts.end());
+  int64_t width = 0;
+  for (const int64_t text : texts) {
+    const int64_t length = corpus_->tokens.length(text) + frame.size();
+    width = std::max(width, length);
+    batch.tokens += length;
+  }
+  batch.ids = Tensor::full({batch.rows, width}, corpus_->special.filler(), DType::kInt32);
+  batch.lengths = Tensor::empty({batch.rows}, DType::kInt32);
+  batch.labels = Tensor::empty({batch.rows}, DType::kInt32);
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    const int64_t text = texts[static_cast<size_t>(row)];
+    const auto tokens = corpus_->tokens[text];
+    int32_t* at = batch.ids.data<int32_t>() + row * width;
+    at = std::copy(frame.before.begin(), frame.before.end(), at);
+    at = std::copy(tokens.begin(), tokens.end(), at);
+    std::copy(frame.after.begin(), frame.after.end(), at);
+    batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(std::ssize(tokens) + frame.size());
+    batch.labels.data<int32_t>()[row] = corpus_->label(text);
+  }
+  return batch;
+}
+
+LabelledBatch rows_of(const LabelledBatch& batch, int64_t begin, int64_t end) {
+  const TakeRows rows{begin, end};
+  LabelledBatch part{.ids = rows(batch.ids),
+                     .lengths = rows(batch.lengths),
+                     .labels = rows(batch.labels),
+                     .rows = rows.count(),
+                     .indices = rows(batch.indices)};
+  part.tokens = sum_of(part.lengths);
+  return part;
+}
+
+}  // namespace tapestry

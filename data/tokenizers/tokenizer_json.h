@@ -1,0 +1,18 @@
+// Our tokenizers as tokenizer.json, the file of Hugging Face's tokenizers library.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/tokenizers/tokenizer.h"
+
+namespace tapestry {
+
+/// The bytes of tokenizer.json. `frame` stands around a text; of a pair of texts, its end stands
+/// behind each. Its ids are ours on any text that Unicode calls well-formed, with
+/// these exceptions: a combining mark out of place, decomposed Hangul and a literal U+2581, which
+/// that library normalises otherwise; and with our own byte-pair encoding runs of unknown
+/// characters of different kinds, which are several unknown tokens there.
+std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame);
+
+}  // namespace tapestry

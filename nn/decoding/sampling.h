@@ -1,0 +1,32 @@
+// Drawing a token from one row of logits: temperature, top-k (Fan et al. 2018) and top-p (Holtzman
+// et al. 2020).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "nn/decoding/decoding.h"
+
+namespace tapestry {
+
+/// Top-k: keeps the k >= 1 largest logits and sets the others to -inf. Ties go to lower ids.
+void keep_top_k(std::span<double> z, int64_t k);
+
+/// Top-p: keeps the nucleus and sets the others to -inf. The nucleus is the smallest set of most
+/// probable tokens of softmax(z) whose mass is at least p > 0; it includes the token that crosses
+/// p. Ties go to lower ids.
+void keep_top_p(std::span<double> z, double p);
+
+/// Inverse of softmax(z)'s cumulative distribution in the order of ids, at u in [0, 1): the first
+/// token whose cumulative probability exceeds u. A token of -inf is never drawn.
+/// Throws Error(kRuntime) if all are -inf.
+int32_t token_at(std::span<const double> z, double u);
+
+/// The uniform number in [0, 1) that decides token `position` (0 the first generated) of a
+/// sequence.
+double sampling_uniform(uint64_t seed, int64_t sequence_id, int64_t position);
+
+/// Divides z by the temperature, keeps the top-k, of these the top-p, and draws at u.
+int32_t sample_token(std::span<double> z, const SearchOptions& options, double u);
+
+}  // namespace tapestry

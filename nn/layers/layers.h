@@ -1,0 +1,152 @@
+// The small layers that every model is made of. Layers are plain structs: the constructor takes the
+// scope that names its parameters, the call operator is const.
+#pragma once
+
+#include "autograd/ops.h"
+#include "nn/layers/adapter.h"
+#include "nn/layers/parameters.h"
+#include "nn/layers/rope_frequencies.h"
+
+namespace tapestry {
+
+/// act(x W^T + b), W (out, in); the bias starts at 0. With an adapter its output is added in front
+/// of act.
+struct Linear {
+  struct Options {
+    int64_t in = 0;
+    int64_t out = 0;
+    bool bias = true;
+    Activation activation = Activation::kNone;
+    MatrixInit init = {};             ///< of W
+    std::vector<int64_t> parts = {};  ///< rows of each projection that W packs; empty: it is one
+    bool adaptable = true;  ///< false if other code reads the matrix: it never has an adapter
+    bool packable = true;   ///< false if other code reads its values
+    bool hidden = true;     ///< false at the ends of a model: it reads pixels, or scores classes
+  };
+
+  Linear(const Options& options, const ParamScope& scope);
+  /// Uses an existing matrix and no bias: a classifier that shares an embedding.
+  Linear(const WeightMatrix& weight, Precision precision) : weight(weight), precision(precision) {
+    weight.will_multiply();
+  }
+
+  Var operator()(const Var& x) const;
+  /// The layer as the classifier of a search: NextToken::best() and largest() of hidden states
+  /// (R, K), where has_best() and has_largest().
+  Tensor best(const Var& x, int64_t count, const std::vector<int32_t>& banned) const {
+    return weight.best(x, bias, count, banned);
+  }
+  Tensor largest(const Var& x, const std::vector<int32_t>& banned) const {
+    return weight.largest(x, bias, banned);
+  }
+  bool has_largest() const { return has_best() && weight.has_largest(); }
+  bool has_best() const { return weight.packed() && !adapter && activation == Activation::kNone; }
+  /// The layer as a classifier: the loss of its logits, which are never stored at once.
+  CrossEntropy loss(const Var& x, const Tensor& targets, CrossEntropyOptions options) const {
+    options.precision = precision;
+    return linear_cross_entropy(x, weight, bias, targets, options);
+  }
+
+  WeightMatrix weight;
+  Var bias;
+  Activation activation = Activation::kNone;
+  Precision precision;  ///< the store's
+  std::optional<Adapter> adapter;
+};
+
+/// Layer or RMS normalisation over the last axis, or batch normalisation over all others; gamma
+/// starts at 1, beta (not of RMS) at 0.
+struct Norm {
+  struct Options : NormOptions {
+    bool bias = true;                      ///< layer and batch norms have a beta
+    bool biased_running_variance = false;  ///< of batch norms (BatchNormOptions::biased)
+    double running_momentum = 0.1;         ///< see BatchNormOptions::momentum
+  };
+
+  Norm(int64_t size, const Options& options, const ParamScope& scope);
+  Var operator()(const Var& x) const;
+  /// norm(residual + dropout(x)), dropout that of the options.
+  Var operator()(const Var& x, const Var& residual) const;
+
+  Var weight, bias;
+  Options options;
+  /// Running statistics of a batch norm, else undefined: saved with the parameters, not trained
+  /// (Ioffe and Szegedy 2015). Each forward pass under a tape has statistics of its own, so
+  /// micro-batches do not equal one big batch.
+  Tensor running_mean, running_var;
+};
+
+/// The function between the two matrices of a feed-forward network. Gated: act(gate(x)) * up(x),
+/// with silu it is swiglu, with gelu geglu (Shazeer 2020).
+struct HiddenAct {
+  HiddenAct(Activation activation = Activation::kRelu, bool gated = false)
+      : activation(activation), gated(gated) {}
+  bool operator==(const HiddenAct&) const = default;
+
+  Activation activation;
+  bool gated;
+};
+
+/// "relu", "silu", "swiglu" and so on; null if it has no name.
+const char* name_of(const HiddenAct& act);
+/// All that have a name, the gated ones last.
+std::vector<HiddenAct> hidden_acts();
+
+/// Position-wise feed-forward network: down(act(up(x))) (Vaswani et al. 2017, 3.3). A gated one
+/// keeps gate and up in one matrix (2F, D), the gate's rows first.
+struct FeedForward {
+  struct Options {
+    int64_t hidden_size = 0;
+    int64_t intermediate_size = 0;
+    HiddenAct act = {};
+    double dropout = 0;  ///< of the activations
+    bool bias = true;
+    MatrixInit up_init = {}, down_init = {};
+  };
+
+  FeedForward(const Options& options, const ParamScope& scope);
+  Var operator()(const Var& x) const;
+
+  HiddenAct act;
+  Linear up, down;
+  double dropout;
+};
+
+enum class NormPosition {
+  kPost,  ///< norm(x + f(x)), Vaswani et al. 2017
+  kPre,   ///< x + f(norm(x)), Xiong et al. 2020
+};
+
+/// The residual connection around a sub-layer f, with its norm and the dropout of f's output.
+struct Residual {
+  struct Options {
+    int64_t hidden_size = 0;
+    NormPosition position = NormPosition::kPost;
+    Norm::Options norm;  ///< norm.dropout is the dropout of f's output
+  };
+
+  Residual(const Options& options, const ParamScope& scope);
+
+  template <class F>
+  Var operator()(const Var& x, F&& f) const {
+    if (position == NormPosition::kPost) {
+      return norm(f(x), x);
+    }
+    return x + dropout(f(norm(x)), norm.options.dropout);
+  }
+
+  Norm norm;
+  NormPosition position;
+};
+
+/// The sinusoidal table (length, size): row p holds sin(p w_i) in column 2i and cos(p w_i) in
+/// column 2i + 1, w_i = 10000^(-2i / size) (Vaswani et al. 2017, 3.5).
+Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device device = {});
+
+/// The table of rope() (length, size): row p holds cos(p w_i), then sin(p w_i), i from 0 to size /
+/// 2
+/// - 1, size the head's (Su et al. 2021).
+Tensor rope_table(int64_t length, int64_t size, const RopeFrequencies& w, DType dtype,
+                  Device device = {});
+
+}  // namespace tapestry

@@ -1,0 +1,241 @@
+#include "nn/layers/parameters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "core/allocator.h"
+#include "core/dispatch.h"
+#include "core/kernels/elementwise/convert.h"
+#include "core/shapes_only.h"
+
+namespace tapestry {
+
+Init Init::xavier(int64_t out, int64_t in) {
+  return {Kind::kUniform, std::sqrt(6.0 / static_cast<double>(in + out))};
+}
+
+Init MatrixInit::of(int64_t out, int64_t in) const {
+  switch (kind) {
+    case Initializer::kXavierPacked:
+    case Initializer::kXavierUniform:
+      return Init::xavier(out, in);
+    case Initializer::kXavierNormal:
+      return Init::normal(std::sqrt(2.0 / static_cast<double>(in + out)));
+    case Initializer::kKaiming:
+      return Init::normal(std::sqrt(2.0 / static_cast<double>(in)));
+    case Initializer::kNormal:
+      break;
+  }
+  return Init::normal(deviation);
+}
+
+std::vector<InitRows> MatrixInit::of_parts(const std::vector<int64_t>& parts, int64_t in) const {
+  const int64_t rows = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  if (kind == Initializer::kXavierPacked) return {{rows, of(rows, in)}};
+  std::vector<InitRows> each;
+  for (const int64_t part : parts) each.push_back({part, of(part, in)});
+  return each;
+}
+
+namespace {
+
+int64_t rows_of(const Shape& shape) { return shape.rank() == 0 ? 1 : shape[0]; }
+
+// Element i of a parameter is draw i of its key.
+double drawn(const Init& init, const PhiloxKey& key, int64_t i) {
+  switch (init.kind) {
+    case Init::Kind::kNormal:
+      return init.value * philox_normal(key, i);
+    case Init::Kind::kUniform: {
+      const Philox4 bits = philox(key, i);
+      return init.value * (2 * to_uniform(bits.v[0], bits.v[1]) - 1);
+    }
+    case Init::Kind::kConstant:
+      break;
+  }
+  return init.value;
+}
+
+// Elements [begin, end) of `values`: drawn in float64 and rounded, so float32 and float64 models
+// start at the same point.
+void draw(const Init& init, const PhiloxKey& key, int64_t begin, int64_t end,
+          const Tensor& values) {
+  dispatch_dtype(values.dtype(), [&](auto type) {
+    using T = decltype(type);
+    T* const element = values.data<T>();
+    for (int64_t i = begin; i < end; ++i) element[i] = element_cast<T>(drawn(init, key, i));
+  });
+}
+
+}  // namespace
+
+ParamStore::ParamStore(uint64_t seed, DType dtype, Device device, Precision precision,
+                       const LoraOptions& lora, Start start)
+    : seed_(seed),
+      dtype_(dtype),
+      device_(device),
+      precision_(precision),
+      lora_(lora),
+      start_(start) {
+  check_precision(precision, device);
+  lora.validate();
+}
+
+ParamScope ParamStore::root() { return ParamScope(this, ""); }
+
+const Parameter& ParamStore::at(const std::string& name) const {
+  const auto found = index_.find(name);
+  check(found != index_.end(), "parameters", "there is no parameter '", name, "'.");
+  return parameters_[found->second];
+}
+
+NamedVars ParamStore::named() const {
+  NamedVars named;
+  for (const Parameter& parameter : parameters_) named.emplace_back(parameter.name, parameter.var);
+  return named;
+}
+
+int64_t ParamStore::elements() const {
+  int64_t total = 0;
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.trained && parameter.var.defined()) total += parameter.var.value().numel();
+  }
+  return total;
+}
+
+bool ParamStore::can_be_packed() const { return device_.is_cpu() && dtype_ == DType::kFloat32; }
+
+bool ParamStore::can_be_packed(WeightFormat format) const {
+  if (can_be_packed()) return true;
+  if (format == WeightFormat::kFloat32) return false;
+  fail(ErrorKind::kConfig, "[weights] ", name_of(format),
+       " needs a model of float32 on a CPU, got ", dtype_, " on ", device_, '.');
+}
+
+void ParamStore::pack(const WeightMatrix& matrix, size_t place, WeightFormat format) {
+  if (matrix.packed() || (format == WeightFormat::kFloat32 && !matrix.multiplies())) return;
+  parameters_[place].var = Var();
+  matrix.pack(format);
+}
+
+void ParamStore::pack(WeightFormat format) {
+  if (!can_be_packed(format)) return;
+  for (const auto& [matrix, place] : matrices_) pack(matrix, place, format);
+  release_free_memory();
+}
+
+void ParamStore::load(const std::function<void(const Parameter&)>& read,
+                      std::optional<WeightFormat> format) {
+  const bool packs = format && can_be_packed(*format);
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.var.defined()) read(parameter);
+  }
+  // Packs the largest first: the others fit into the memory of its values.
+  auto matrices = matrices_;
+  std::ranges::stable_sort(matrices, std::greater<>(), [&](const auto& matrix) {
+    return parameters_[matrix.second].shape.numel();
+  });
+  for (const auto& [matrix, place] : matrices) {
+    Parameter& parameter = parameters_[place];
+    if (!parameter.var.defined()) {
+      parameter.var = Var::parameter(Tensor::empty(parameter.shape, dtype_, device_));
+      matrix.set(parameter.var);
+      read(parameter);
+    }
+    if (packs) pack(matrix, place, *format);
+  }
+  if (packs) release_free_memory();
+}
+
+PackedScope::PackedScope(const ParamStore& store) {
+  if (!store.can_be_packed()) return;
+  try {
+    for (const auto& [matrix, place] : store.matrices_) {
+      if (matrix.packed() || !matrix.multiplies()) continue;
+      matrix.pack_beside();
+      packed_.emplace_back(&matrix);
+    }
+  } catch (const Error& error) {  // it would only be faster
+    if (error.kind() != ErrorKind::kOutOfMemory) throw;
+    packed_.clear();
+  }
+}
+
+int64_t ParamStore::multiplied_bytes() const {
+  int64_t total = 0;
+  for (const auto& [matrix, place] : matrices_) total += matrix.multiplies() ? matrix.bytes() : 0;
+  return total;
+}
+
+Parameter& ParamStore::add(const std::string& name, const Shape& shape,
+                           const std::vector<InitRows>& init, DType dtype) {
+  check(!index_.contains(name), "parameters", "'", name, "' is created twice.");
+  int64_t begin = 0;
+  for (const InitRows& part : init) begin += part.rows;
+  check(begin == rows_of(shape), "parameters", "'", name, "' has ", rows_of(shape), " rows, ",
+        begin, " of them start.");
+  index_[name] = parameters_.size();
+  parameters_.push_back({name, shape, dtype, Var()});
+  return parameters_.back();
+}
+
+Parameter& ParamStore::create(const std::string& name, const Shape& shape,
+                              const std::vector<InitRows>& init, DType dtype) {
+  Parameter& parameter = add(name, shape, init, dtype);
+  const Tensor value = Tensor::empty(shape, dtype);
+  const PhiloxKey key{seed_, 0, stream_of(name.data(), name.size())};
+  const int64_t rows = rows_of(shape), row = rows > 0 ? value.numel() / rows : 0;
+  int64_t begin = 0;
+  for (const InitRows& part : init) {
+    if (start_ == Start::kDrawn && !ShapesOnly::is_on())
+      draw(part.init, key, begin * row, (begin + part.rows) * row, value);
+    begin += part.rows;
+  }
+  parameter.var = Var::parameter(value.to(device_));
+  return parameter;
+}
+
+ParamScope ParamScope::operator/(std::string_view name) const {
+  return ParamScope(store_,
+                    prefix_.empty() ? std::string(name) : prefix_ + '.' + std::string(name));
+}
+
+Var ParamScope::create(std::string_view name, const Shape& shape, const Init& init) const {
+  return create(name, shape, std::vector<InitRows>{{rows_of(shape), init}});
+}
+
+Var ParamScope::create(std::string_view name, const Shape& shape,
+                       const std::vector<InitRows>& init) const {
+  return store_->create((*this / name).prefix_, shape, init, dtype()).var;
+}
+
+WeightMatrix ParamScope::create_matrix(std::string_view name, const Shape& shape,
+                                       const std::vector<InitRows>& init) const {
+  WeightMatrix matrix;
+  if (store_->start_ == ParamStore::Start::kEmpty) {
+    store_->add((*this / name).prefix_, shape, init, dtype());
+    matrix = WeightMatrix(device(), dtype());
+  } else {
+    matrix = WeightMatrix(create(name, shape, init));
+  }
+  store_->matrices_.emplace_back(matrix, store_->parameters_.size() - 1);
+  return matrix;
+}
+
+void ParamScope::declare_projections(std::string_view name,
+                                     const std::vector<int64_t>& rows) const {
+  store_->parameters_[store_->index_.at((*this / name).prefix_)].projections = rows;
+}
+
+Tensor ParamScope::create_buffer(std::string_view name, const Shape& shape,
+                                 const Init& init) const {
+  Parameter& buffer =
+      store_->create((*this / name).prefix_, shape, {{rows_of(shape), init}}, wider(dtype()));
+  buffer.trained = false;
+  buffer.var.set_requires_grad(false);
+  return buffer.var.value();
+}
+
+}  // namespace tapestry

@@ -1,0 +1,168 @@
+#include "nn/layers/weight_matrix.h"
+
+#include <mutex>
+#include <numeric>
+#include <optional>
+
+#include "core/cpu/parallel.h"
+#include "core/kernels/packed/packed_tile.h"
+#include "core/kernels/packed/packed_top_logits.h"
+
+namespace tapestry {
+
+struct WeightMatrix::Packed {
+  Packed(WeightFormat format, const Tensor& w)
+      : matrix(format, w.data<float>(), w.shape()[0], w.shape()[1]) {}
+
+  PackedMatrix matrix;
+  std::once_flag screened = {};
+  std::optional<LogitScreen> screen = {};
+};
+
+struct WeightMatrix::State {
+  Var var;
+  std::unique_ptr<Packed> packed;
+  Device device;
+  DType dtype;
+  bool multiplies = false;
+};
+
+namespace {
+
+// x W^T + bias without its result.
+PackedLinear of_rows(const Var& x, const PackedMatrix& w, const Var& bias) {
+  return {.rows = x.shape().rows(),
+          .x = x.value().data<float>(),
+          .weight = w,
+          .bias = bias.defined() ? bias.value().data<float>() : nullptr};
+}
+
+void check_no_gradient(const Var& x, const Var& other) {
+  check(!Tape::records(x, other), "weights",
+        "packed matrices are for inference, but a tape "
+        "records.");
+}
+
+}  // namespace
+
+WeightMatrix::WeightMatrix(const Var& var)
+    : state_(std::make_shared<State>(var, nullptr, var.value().device(), var.dtype())) {}
+
+WeightMatrix::WeightMatrix(Device device, DType dtype)
+    : state_(std::make_shared<State>(Var(), nullptr, device, dtype)) {}
+
+const Var& WeightMatrix::var() const {
+  check(defined() && state_->var.defined(), "weights", "expected a matrix with values, got ",
+        !defined() ? "none."
+        : packed() ? "a packed one."
+                   : "one that is not loaded.");
+  return state_->var;
+}
+
+Device WeightMatrix::device() const { return state_->device; }
+DType WeightMatrix::dtype() const { return state_->dtype; }
+void WeightMatrix::will_multiply() const { state_->multiplies = true; }
+bool WeightMatrix::multiplies() const { return state_->multiplies; }
+
+bool WeightMatrix::packed() const { return defined() && state_->packed != nullptr; }
+
+int64_t WeightMatrix::bytes() const {
+  return packed() ? state_->packed->matrix.bytes() : state_->var.value().bytes();
+}
+
+void WeightMatrix::set(const Var& var) const { state_->var = var; }
+
+void WeightMatrix::pack(WeightFormat format) const {
+  pack_values(format);
+  state_->var = Var();
+}
+
+void WeightMatrix::pack_beside() const { pack_values(WeightFormat::kFloat32); }
+void WeightMatrix::unpack() const { state_->packed.reset(); }
+
+void WeightMatrix::pack_values(WeightFormat format) const {
+  const Tensor& w = value();
+  check(w.shape().rank() == 2 && w.device().is_cpu(), "weights",
+        "expected a matrix in host memory, got ", w.shape(), " on ", w.device(), '.');
+  state_->packed = std::make_unique<Packed>(format, w);
+}
+
+Var WeightMatrix::multiply(const Var& x, const Var& bias, const LinearOptions& options) const {
+  if (!packed()) return linear(x, var(), bias, options);
+  const PackedMatrix& w = state_->packed->matrix;
+  check_no_gradient(x, bias);
+  check(x.shape().rank() >= 1 && x.shape()[-1] == w.cols() &&
+            (!bias.defined() || bias.shape() == Shape{w.rows()}),
+        "linear", "x is ", x.shape(), ", the packed weight (", w.rows(), ", ", w.cols(), "), bias ",
+        bias.shape(), '.');
+  const Tensor y = Tensor::empty(x.shape().with(-1, w.rows()));
+  PackedLinear product = of_rows(x, w, bias);
+  product.activation = options.activation, product.y = y.data<float>();
+  kernels::packed_linear(Cpu{}, product);
+  return y;
+}
+
+Tensor WeightMatrix::best(const Var& x, const Var& bias, int64_t count,
+                          const std::vector<int32_t>& banned) const {
+  check_no_gradient(x, bias);
+  check(packed(), "weights", "expected a packed matrix.");
+  const PackedMatrix& w = state_->packed->matrix;
+  const Tensor set = banned.empty() ? Tensor() : token_set(banned, w.rows());
+  const Tensor top = Tensor::empty({x.shape().rows(), 1 + 2 * count}, DType::kFloat64);
+  kernels::packed_top_logits(Cpu{}, of_rows(x, w, bias), count,
+                             set.defined() ? set.data<int32_t>() : nullptr, top.data<double>());
+  return top;
+}
+
+Tensor WeightMatrix::largest(const Var& x, const Var& bias,
+                             const std::vector<int32_t>& banned) const {
+  check_no_gradient(x, bias);
+  check(packed(), "weights", "expected a packed matrix.");
+  Packed& packed = *state_->packed;
+  const PackedMatrix& w = packed.matrix;
+  std::call_once(packed.screened, [&] { packed.screen.emplace(w); });
+  const Tensor set = banned.empty() ? Tensor() : token_set(banned, w.rows());
+  const Tensor largest = Tensor::empty({x.shape().rows()}, DType::kInt32);
+  kernels::packed_largest(Cpu{}, of_rows(x, w, bias), *packed.screen,
+                          set.defined() ? set.data<int32_t>() : nullptr, largest.data<int32_t>());
+  return largest;
+}
+
+bool WeightMatrix::has_largest() const {
+  return packed() && state_->packed->matrix.format() == WeightFormat::kFloat32 &&
+         state_->packed->matrix.cols() <= PackedMatrix::kMostInt8Columns &&
+         kernels::int8_kernel() != kernels::Int8Kernel::kPlain;
+}
+
+Var WeightMatrix::look_up(const Tensor& ids, const Var& positions,
+                          const EmbeddingOptions& options) const {
+  if (state_->var.defined()) return embedding(ids, var(), positions, options);
+  const PackedMatrix& w = state_->packed->matrix;
+  check_no_gradient(positions, positions);
+  const int64_t count = ids.numel();
+  const Tensor rows = Tensor::empty({count, w.cols()}), places = Tensor::empty_like(ids);
+  std::iota(places.data<int32_t>(), places.data<int32_t>() + count, 0);
+  constexpr int64_t kGrain = 16;
+  parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t id = ids.data<int32_t>()[i];
+      check(id >= 0 && id < w.rows(), "embedding", "ids must be in [0, ", w.rows(), "), got ", id,
+            '.');
+      w.read_row(id, rows.data<float>() + i * w.cols());
+    }
+  });
+  return embedding(places, rows, positions, options);
+}
+
+Tensor token_set(const std::vector<int32_t>& tokens, int64_t vocab) {
+  Tensor set = Tensor::zeros({(vocab + 31) / 32}, DType::kInt32);
+  int32_t* const words = set.data<int32_t>();
+  for (const int32_t token : tokens) {
+    if (token < 0 || token >= vocab) continue;
+    int32_t& word = words[token / 32];
+    word = static_cast<int32_t>(static_cast<uint32_t>(word) | uint32_t{1} << (token % 32));
+  }
+  return set;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,125 @@
+// A model's options: one place for each default, and for the options of its layers that follow from
+// them.
+#pragma once
+
+#include <optional>
+
+#include "nn/attention/attention_pooling.h"
+#include "nn/attention/latent_attention.h"
+
+namespace tapestry {
+
+/// The batch's variance in the running average: divided by the rows less one (PyTorch), or by the
+/// rows.
+enum class RunningVariance { kUnbiased, kBiased };
+
+/// Which projections of attention have a bias: as the other layers (ModelOptions::bias), none,
+/// those of queries, keys and values (Qwen2), or these and the one behind them.
+enum class AttentionBias { kAsOthers, kNone, kInputs, kAll };
+
+enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kAlibi, kRelative, kNone };
+
+/// Names and meanings follow Hugging Face.
+struct ModelOptions {
+  int64_t hidden_size = 256;         ///< D
+  int64_t intermediate_size = 1024;  ///< F
+  int64_t num_attention_heads = 4;   ///< H
+  int64_t num_key_value_heads = 0;   ///< G; 0: as many as heads
+  int64_t head_size = 0;             ///< K, of a head's queries and keys; 0: hidden_size / heads
+  int64_t value_head_size = 0;       ///< Kv, of a head's values; 0: K
+  int64_t attention_window = 0;      ///< of self-attention, AttentionOptions::window; 0: none
+  /// Latent self-attention (nn/attention/latent_attention.h) with C numbers per token; 0: ordinary
+  /// attention.
+  int64_t kv_latent_size = 0;
+  int64_t q_latent_size = 0;   ///< latent size of its queries; 0: they come from the input
+  int64_t rope_head_size = 0;  ///< R, its rotary part under rope; 0: half of K
+  int64_t encoder_layers = 3;  ///< of an encoder-decoder, like decoder_layers
+  int64_t decoder_layers = 3;
+  int64_t num_hidden_layers = 4;  ///< of an encoder-only or decoder-only model
+  HiddenAct hidden_act = {};
+  NormKind norm = NormKind::kLayer;
+  NormPosition norm_position = NormPosition::kPost;
+  std::optional<bool> final_norm = {};  ///< a norm behind each stack; unset: in pre-norm models
+  double norm_eps = 1e-5;
+  RunningVariance norm_running_variance = RunningVariance::kUnbiased;  ///< of batch norms
+  double norm_momentum = 0.1;  ///< the batch's share of their running statistics
+  bool bias = true;            ///< linear layers and layer norms of the trunk have one
+  AttentionBias attention_bias = AttentionBias::kAsOthers;
+  QkNorm qk_norm = QkNorm::kNone;
+  PositionEmbedding position_embedding = PositionEmbedding::kSinusoidal;
+  /// Positions of the training, special tokens included. Learned ones end here; others go on.
+  int64_t max_position_embeddings = 1024;
+  double rope_theta = 10000;
+  RopeScaling rope_scaling = {};
+  RopeLayout rope_layout = RopeLayout::kHalf;
+  int64_t type_vocab_size = 0;      ///< number of segment embeddings (BERT's 2); 0: none
+  bool embedding_norm = false;      ///< norm of the summed embeddings (BERT)
+  bool tie_word_embeddings = true;  ///< classifier = target embedding (= source embedding)
+  bool output_bias = false;         ///< the classifier over the vocabulary has one, tied or not
+  bool transformed_head = true;  ///< a masked model's classifier reads dense, activation and norm
+  bool scale_embeddings = true;  ///< by sqrt(D)
+  /// Initializer of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
+  std::optional<Initializer> initializer = {};
+  /// The deviation of kNormal. In a pre-norm model the projections back into the residual stream
+  /// start as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
+  double initializer_range = 0;
+  /// For a recurrent encoder-decoder: each step of the decoder attends to the source; otherwise it
+  /// gets one fixed vector of it (Cho et al. 2014).
+  bool attends = true;
+  int64_t patch_size = 16;                 ///< side in pixels of a Vision Transformer's patches
+  bool pooled_head = true;                 ///< its head has a hidden layer: an MLP, else linear
+  AttentionPooling::Options pooling = {};  ///< of attention pooling, which reads nothing else here
+  double dropout = 0.1;                    ///< of embeddings and sub-layer outputs
+  double attention_dropout = 0.0;          ///< of attention weights
+  double activation_dropout = 0.0;         ///< inside the feed-forward network
+  /// Training keeps only the input of each layer, and backward computes the rest again: less memory
+  /// for about a third more time, the same bits (autograd/recompute.h).
+  bool recompute = false;
+
+  /// For a causal model: the tokens of a prompt see the whole prompt (Dong et al. 2019; Raffel et
+  /// al. 2020, 3.2.1). Batches give its end; a search takes its first tokens as the prompt.
+  bool prefix_lm = false;
+
+  static constexpr int64_t kEndless = int64_t{1} << 40;
+  /// The longest sequence that the model can read or write: kEndless, unless positions are learned.
+  int64_t longest_sequence() const {
+    return position_embedding == PositionEmbedding::kLearned ? max_position_embeddings : kEndless;
+  }
+
+  Initializer chosen_initializer() const;
+  /// K; of a model with attention.
+  int64_t chosen_head_size() const {
+    return head_size > 0 ? head_size : hidden_size / num_attention_heads;
+  }
+  /// Whether the projections of queries, keys and values have a bias, and the one behind them.
+  bool has_query_bias() const {
+    return attention_bias == AttentionBias::kAsOthers ? bias
+                                                      : attention_bias != AttentionBias::kNone;
+  }
+  bool has_attention_out_bias() const {
+    return attention_bias == AttentionBias::kAsOthers ? bias
+                                                      : attention_bias == AttentionBias::kAll;
+  }
+  bool has_final_norm() const { return final_norm.value_or(norm_position == NormPosition::kPre); }
+
+  /// Sizes that do not fit each other, of a model with attention.
+  void validate(const OptionReport& report = OptionReport::throwing("model")) const;
+};
+
+/// An initializer_range without kNormal, or the reverse.
+void validate_initializer(const ModelOptions& options,
+                          const OptionReport& report = OptionReport::throwing("model"));
+
+/// Initial values of a matrix that does not write into the residual stream.
+MatrixInit matrix_init(const ModelOptions& options);
+/// The options of each layer. `branches`: sub-layers that add to the layer's residual stream.
+MultiHeadAttention::Options attention_options(const ModelOptions& options, int64_t branches);
+LatentAttention::Options latent_attention_options(const ModelOptions& options, int64_t branches);
+FeedForward::Options feed_forward_options(const ModelOptions& options, int64_t branches);
+Norm::Options norm_options(const ModelOptions& options);
+Residual::Options residual_options(const ModelOptions& options);
+
+/// Cache bytes of one token in the self-attention of one layer: 2G * K numbers, or C + R.
+int64_t cache_bytes_per_token(const ModelOptions& options, DType dtype);
+
+}  // namespace tapestry

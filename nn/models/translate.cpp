@@ -1,0 +1,212 @@
+#include "nn/models/translate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "core/base/error.h"
+
+namespace tapestry {
+namespace {
+
+// The sentences of an input in host memory.
+struct Sources {
+  std::vector<int32_t> ids, lengths;
+  int64_t width;
+  Device device;
+
+  explicit Sources(const TranslationInput& input)
+      : ids(input.source.to_vector<int32_t>()),
+        lengths(input.lengths.to_vector<int32_t>()),
+        width(input.source.shape()[1]),
+        device(input.source.device()) {}
+};
+
+// A model of source and target that decodes by add() and step(). A translation starts from only
+// bos, so it reads no prompt.
+template <class Model>
+class ModelSteps : public NextToken {
+ public:
+  ModelSteps(const Model& model, const Sources& sources) : model_(model), sources_(sources) {}
+
+  void add(const std::vector<NewSentence>& sentences) override {
+    std::vector<int32_t> lengths;
+    int64_t width = 1;
+    for (const NewSentence& s : sentences) {
+      lengths.push_back(sources_.lengths.at(static_cast<size_t>(s.index)));
+      width = std::max<int64_t>(width, lengths.back());
+    }
+    std::vector<int32_t> ids;
+    for (const NewSentence& s : sentences) {
+      const auto first = sources_.ids.begin() + s.index * sources_.width;
+      ids.insert(ids.end(), first, first + width);
+    }
+    const int64_t count = std::ssize(sentences);
+    model_.add(Tensor::from(ids, {count, width}, sources_.device),
+               Tensor::from(lengths, {count}, sources_.device), state_);
+  }
+
+  Tensor step(const std::vector<int32_t>& tokens) override {
+    return model_.step(ids(tokens), state_);
+  }
+
+  Tensor best(const std::vector<int32_t>& tokens, int64_t count,
+              const std::vector<int32_t>& banned) override {
+    if (!model_.words.output.has_best()) return {};
+    return model_.words.output.best(model_.advance(ids(tokens), state_), count, banned);
+  }
+
+  Tensor largest(const std::vector<int32_t>& tokens, const std::vector<int32_t>& banned) override {
+    if (!model_.words.output.has_largest()) return {};
+    return model_.words.output.largest(model_.advance(ids(tokens), state_), banned);
+  }
+
+  void select(const std::vector<int32_t>& rows) override { state_.select(rows); }
+
+ private:
+  Tensor ids(const std::vector<int32_t>& tokens) const {
+    return Tensor::from(tokens, {std::ssize(tokens)}, sources_.device);
+  }
+
+  const Model& model_;
+  const Sources& sources_;
+  typename Model::State state_;
+};
+
+std::unique_ptr<NextToken> steps_of(const PairModel& model, const Sources& sources) {
+  return std::visit(
+      [&]<class Model>(const Model* m) -> std::unique_ptr<NextToken> {
+        return std::make_unique<ModelSteps<Model>>(*m, sources);
+      },
+      model);
+}
+
+const Vocabulary& vocabulary_of(const PairModel& model) {
+  return std::visit([](const auto* m) -> const Vocabulary& { return m->vocabulary; }, model);
+}
+
+// The limit of generated tokens, with eos, of a source of `length` tokens.
+int64_t length_limit(int64_t length, int64_t prefix, int64_t longest,
+                     const SearchOptions& options) {
+  if (prefix >= longest) {
+    fail(ErrorKind::kData, "[translate] a prefix has ", prefix,
+         " tokens, the model writes at most ", longest, " with eos.");
+  }
+  return std::max(std::min(translation_limit(length, options), longest), prefix + 1);
+}
+
+// Row b of (B, S) ids up to its length, without eos.
+std::vector<int32_t> words_of(const std::vector<int32_t>& ids, int64_t row, int64_t width,
+                              int32_t length, int32_t eos) {
+  const auto first = ids.begin() + static_cast<std::ptrdiff_t>(row * width);
+  std::vector<int32_t> words(first, first + length);
+  std::erase(words, eos);
+  return words;
+}
+
+}  // namespace
+
+int64_t translation_limit(int64_t source_tokens, const SearchOptions& options) {
+  if (options.max_new_tokens > 0) return options.max_new_tokens;
+  constexpr int64_t kMore = 10;  // for short texts, about which the ratio says little
+  const double most = std::ceil(options.max_length_ratio * static_cast<double>(source_tokens));
+  return static_cast<int64_t>(most) + kMore;
+}
+
+Device device_of(const PairModels& models) {
+  return std::visit([](const auto* m) { return m->words.target.device(); }, models.models.at(0));
+}
+
+int64_t longest_sequence(const PairModels& models) {
+  int64_t longest = ModelOptions::kEndless;
+  for (const PairModel& model : models.models) {
+    longest = std::visit(
+        [&](const auto* m) { return std::min(longest, m->options.longest_sequence()); }, model);
+  }
+  return longest;
+}
+
+void translate(const PairModels& models, const TranslationInput& input,
+               const SearchOptions& options, const TranslationDone& done) {
+  options.validate();
+  check(!models.models.empty(), "translate", "expected a model, got none.");
+  const Sources sources(input);
+  SearchTask task;
+  task.sentences = input.source.shape()[0];
+  task.sentences_at_once = input.sentences_at_once;
+  task.bos_id = input.ids.start;
+  task.eos_id = input.ids.eos;
+  task.more_ends = input.ids.more_ends;
+  task.banned = input.ids.banned;
+  task.sequence_ids = input.sequence_ids;
+  task.prefixes = input.prefixes;
+  task.log_probabilities = input.log_probabilities;
+  task.token_log_probabilities = input.token_log_probabilities;
+  const int64_t longest = longest_sequence(models);
+  const std::vector<int32_t>& lengths = sources.lengths;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int64_t prefix = input.prefixes.empty() ? 0 : std::ssize(input.prefixes.at(i));
+    task.max_lengths.push_back(length_limit(lengths[i], prefix, longest, options));
+  }
+  if (options.repetition_penalty != 1 && vocabulary_of(models.models[0]).shared) {
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      task.sources.push_back(
+          words_of(sources.ids, static_cast<int64_t>(i), sources.width, lengths[i], input.ids.eos));
+    }
+  }
+  const auto model = [&] {
+    std::vector<std::unique_ptr<NextToken>> members;
+    members.reserve(models.models.size());
+    for (const PairModel& model : models.models) members.push_back(steps_of(model, sources));
+    return ensemble_of(std::move(members), models.weights);
+  };
+  search_together(model, task, options, {}, done, sources.device);
+}
+
+std::vector<std::vector<Hypothesis>> translate(const PairModels& models,
+                                               const TranslationInput& input,
+                                               const SearchOptions& options) {
+  std::vector<std::vector<Hypothesis>> results(static_cast<size_t>(input.source.shape()[0]));
+  translate(models, input, options, [&](int64_t sentence, std::vector<Hypothesis> hypotheses) {
+    results[static_cast<size_t>(sentence)] = std::move(hypotheses);
+  });
+  return results;
+}
+
+Var pair_logits(const PairModel& model, const PairInput& input) {
+  return std::visit(
+      [&](const auto* m) {
+        const Var memory = m->encode(input.source, input.lengths);
+        return m->logits(m->decode(input.target_in, memory, input.lengths));
+      },
+      model);
+}
+
+Tensor source_attention(const PairModel& model, const PairInput& input, int64_t layer) {
+  // Each layer of the decoder records its self-attention, then its cross-attention.
+  const auto* transformer = std::get_if<const EncoderDecoder*>(&model);
+  const int64_t layers = transformer ? (*transformer)->options.decoder_layers : 1;
+  if (layer < 0 || layer > layers) {
+    fail(ErrorKind::kConfig, "[attention] expected a layer of the decoder in [1, ", layers,
+         "], got ", layer, '.');
+  }
+  const auto* recurrent = std::get_if<const RnnAttention*>(&model);
+  if (recurrent != nullptr && !(*recurrent)->options.attends) {
+    fail(ErrorKind::kConfig,
+         "[attention] expected a model that attends to the source, got one with model.attention: "
+         "none.");
+  }
+  if (layer == 0) layer = std::max<int64_t>(1, layers - 1);
+  return std::visit(
+      [&](const auto* m) {
+        const Var memory = m->encode(input.source, input.lengths);
+        AttentionRecorder recorder;
+        m->decode(input.target_in, memory, input.lengths);
+        const int64_t index = transformer ? 2 * layer - 1 : 0;
+        const Tensor& weights = recorder.maps().at(static_cast<size_t>(index)).weights;
+        return mean(Var(weights.to(Device{}).to(DType::kFloat64)), 1).value();
+      },
+      model);
+}
+
+}  // namespace tapestry

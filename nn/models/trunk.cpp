@@ -1,0 +1,120 @@
+#include "nn/models/trunk.h"
+
+#include <cmath>
+
+namespace tapestry {
+
+PositionTable position_table(const ModelOptions& o, const ParamScope& scope) {
+  switch (o.position_embedding) {
+    case PositionEmbedding::kSinusoidal:
+      return {o.max_position_embeddings,
+              [size = o.hidden_size, dtype = scope.dtype(), device = scope.device()](int64_t rows) {
+                return sinusoidal_positions(rows, size, dtype, device);
+              }};
+    case PositionEmbedding::kLearned:
+      return PositionTable(embedding_table(o, o.max_position_embeddings, scope / "positions"));
+    case PositionEmbedding::kRope:
+    case PositionEmbedding::kAlibi:
+    case PositionEmbedding::kRelative:
+    case PositionEmbedding::kNone:
+      break;
+  }
+  return {};
+}
+
+InputEmbedding::InputEmbedding(const ModelOptions& o, const WeightMatrix& table,
+                               const ParamScope& scope)
+    : table(table),
+      positions(position_table(o, scope)),
+      options{.scale = o.scale_embeddings ? std::sqrt(double(o.hidden_size)) : 1.0,
+              .dropout = o.dropout,
+              .position_offset = 0} {
+  if (o.type_vocab_size > 0) {
+    segment_table = embedding_table(o, o.type_vocab_size, scope / "segments");
+  }
+  if (o.embedding_norm) {
+    norm.emplace_back(o.hidden_size, norm_options(o), scope / "embedding_norm");
+  }
+}
+
+Var InputEmbedding::operator()(const Tensor& ids, const Positions& at,
+                               const Tensor& segments) const {
+  EmbeddingOptions at_offset = options;
+  at_offset.position_offset = at.first;
+  at_offset.position_offsets = at.firsts;
+  const Var rows = positions.rows(at.first + ids.shape()[1]);
+  if (!segment_table.defined() && norm.empty()) return table.look_up(ids, rows, at_offset);
+  at_offset.dropout = 0;  // dropout comes last, after the sum
+  Var x = table.look_up(ids, rows, at_offset);
+  if (segment_table.defined()) {
+    x = x + (segments.defined() ? embedding(segments, segment_table)
+                                : reshape(slice(segment_table, 0, 0, 1), {x.shape()[2]}));
+  }
+  for (const Norm& f : norm) x = f(x);
+  return dropout(x, options.dropout);
+}
+
+EncoderLayer::EncoderLayer(const ModelOptions& o, const ParamScope& scope)
+    : self_attention(o, 2 * o.num_hidden_layers, scope / "self_attention"),
+      self_attention_norm(residual_options(o), scope / "self_attention_norm"),
+      feed_forward(feed_forward_options(o, 2 * o.num_hidden_layers), scope / "feed_forward"),
+      feed_forward_norm(residual_options(o), scope / "feed_forward_norm") {}
+
+Var EncoderLayer::operator()(const Var& x, const Tensor& lengths, bool causal,
+                             const AttentionContext& context) const {
+  const Var h = self_attention_norm(
+      x, [&](const Var& x) { return self_attention(x, lengths, causal, context); });
+  return feed_forward_norm(h, feed_forward);
+}
+
+Var EncoderLayer::step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
+                       const AttentionContext& context) const {
+  const Var h = self_attention_norm(
+      x, [&](const Var& x) { return self_attention.step(x, cache, step, context); });
+  return feed_forward_norm(h, feed_forward);
+}
+
+EncoderStack::EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope)
+    : causal(causal),
+      recompute(options.recompute),
+      relative_positions(options, causal, scope / "relative_positions") {
+  for (int64_t i = 0; i < options.num_hidden_layers; ++i) {
+    layers.emplace_back(options, scope / "layers" / i);
+  }
+  if (options.has_final_norm()) {
+    norm.emplace_back(options.hidden_size, norm_options(options), scope / "norm");
+  }
+}
+
+Var EncoderStack::operator()(Var x, const Tensor& lengths, AttentionContext context) const {
+  context.relative_bias = relative_positions.bias(x.shape()[1]);
+  for (const EncoderLayer& layer : layers) {
+    x = run_layer(recompute, [this, &layer, x, lengths, context] {
+      return layer(x, lengths, causal, context);
+    });
+  }
+  for (const Norm& f : norm) x = f(x);
+  return x;
+}
+
+Trunk::Trunk(const ModelOptions& options, const WeightMatrix& table, bool causal,
+             const ParamScope& scope)
+    : embedding(options, table, scope), stack(options, causal, scope) {}
+
+Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments,
+                      const AttentionContext& context) const {
+  return stack(embedding(ids, 0, segments), lengths, context);
+}
+
+Var Trunk::step(const Tensor& ids, std::vector<KeyValueCache>& caches, const DecodingStep& step,
+                AttentionContext context) const {
+  check(stack.causal, "trunk", "only a causal model can be fed step by step.");
+  caches.resize(stack.layers.size());
+  context.relative_bias = stack.relative_positions.bias(step.positions.first + ids.shape()[1]);
+  Var x = embedding(ids, step.positions);
+  for (size_t i = 0; i < caches.size(); ++i) x = stack.layers[i].step(x, caches[i], step, context);
+  for (const Norm& f : stack.norm) x = f(x);
+  return x;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,79 @@
+// A stack of self-attention layers over embedded tokens: the encoder of an encoder-decoder, a
+// causal language model (GPT-2, Llama) and a masked one (BERT) without their heads.
+#pragma once
+
+#include <vector>
+
+#include "nn/attention/position_table.h"
+#include "nn/models/layer_attention.h"
+#include "nn/models/relative_positions.h"
+#include "nn/models/word_tables.h"
+
+namespace tapestry {
+
+/// The table (max_position_embeddings, D) that is added to token embeddings: learned
+/// ("<scope>.positions.weight"), or sinusoidal, which grows. Undefined if attention computes
+/// positions, or if there are none.
+PositionTable position_table(const ModelOptions& options, const ParamScope& scope);
+
+/// Token embedding with positions, segments, norm and dropout.
+struct InputEmbedding {
+  InputEmbedding(const ModelOptions& options, const WeightMatrix& table, const ParamScope& scope);
+  /// ids (B, T); segments (B, T) in [0, type_vocab_size), or undefined: all 0 -> (B, T, D).
+  Var operator()(const Tensor& ids, const Positions& positions = 0,
+                 const Tensor& segments = {}) const;
+
+  WeightMatrix table;
+  Var segment_table;
+  PositionTable positions;
+  EmbeddingOptions options;
+  std::vector<Norm> norm;  ///< one with embedding_norm, else none
+};
+
+/// Self-attention and feed-forward network (Vaswani et al. 2017, 3.1).
+struct EncoderLayer {
+  EncoderLayer(const ModelOptions& options, const ParamScope& scope);
+  /// x (B, T, D), lengths (B) or undefined -> (B, T, D).
+  Var operator()(const Var& x, const Tensor& lengths, bool causal = false,
+                 const AttentionContext& context = {}) const;
+  /// A step of decoding, x (R, n, D). Causal.
+  Var step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
+           const AttentionContext& context = {}) const;
+
+  LayerAttention self_attention;
+  Residual self_attention_norm;
+  FeedForward feed_forward;
+  Residual feed_forward_norm;
+};
+
+/// A stack of layers over embeddings of any kind, with the norm behind them.
+struct EncoderStack {
+  /// options.num_hidden_layers layers.
+  EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope);
+  /// x (B, T, D), lengths (B) or undefined -> (B, T, D). Its own biases replace the context's.
+  Var operator()(Var x, const Tensor& lengths = {}, AttentionContext context = {}) const;
+
+  bool causal;
+  bool recompute;  ///< ModelOptions::recompute
+  RelativePositions relative_positions;
+  std::vector<EncoderLayer> layers;
+  std::vector<Norm> norm;  ///< one with ModelOptions::has_final_norm(), else none
+};
+
+struct Trunk {
+  /// A stack over the embedding `table` (V, D).
+  Trunk(const ModelOptions& options, const WeightMatrix& table, bool causal,
+        const ParamScope& scope);
+  /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D).
+  Var operator()(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {},
+                 const AttentionContext& context = {}) const;
+  /// A step of decoding: ids (R, n) -> (R, n, D). One cache per layer. Only for causal trunks; only
+  /// the prefix of the context counts, for first tokens.
+  Var step(const Tensor& ids, std::vector<KeyValueCache>& caches, const DecodingStep& step,
+           AttentionContext context = {}) const;
+
+  InputEmbedding embedding;
+  EncoderStack stack;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,42 @@
+#include "nn/models/word_tables.h"
+
+#include <cmath>
+
+namespace tapestry {
+
+namespace {
+
+Init table_init(const ModelOptions& o, int64_t rows) {
+  return o.chosen_initializer() == Initializer::kXavierPacked
+             ? Init::normal(1 / std::sqrt(static_cast<double>(o.hidden_size)))
+             : matrix_init(o).of(rows, o.hidden_size);
+}
+
+}  // namespace
+
+Var embedding_table(const ModelOptions& o, int64_t rows, const ParamScope& scope) {
+  return scope.create("weight", {rows, o.hidden_size}, table_init(o, rows));
+}
+
+WeightMatrix word_table(const ModelOptions& o, int64_t rows, const ParamScope& scope) {
+  return scope.create_matrix("weight", {rows, o.hidden_size}, {{rows, table_init(o, rows)}});
+}
+
+Linear classifier(const ModelOptions& o, int64_t vocab, const WeightMatrix& table,
+                  const ParamScope& scope) {
+  const ParamScope output = scope / "output";
+  if (!o.tie_word_embeddings) {
+    return {{.in = o.hidden_size,
+             .out = vocab,
+             .bias = o.output_bias,
+             .init = matrix_init(o),
+             .adaptable = false,
+             .hidden = false},
+            output};
+  }
+  Linear tied(table, scope.precision());
+  if (o.output_bias) tied.bias = output.create("bias", {vocab}, Init::zeros());
+  return tied;
+}
+
+}  // namespace tapestry

@@ -1,0 +1,22 @@
+// The matrices of a model that have a row for each word: embeddings and classifier.
+#pragma once
+
+#include "nn/models/model_options.h"
+
+namespace tapestry {
+
+/// A new parameter "<scope>.weight" (rows, D). Under kXavierPacked it is N(0, 1/D), so that scaling
+/// by sqrt(D) gives embeddings of unit variance and a tied classifier starts with logits of order
+/// 1; under the others it starts as a matrix (rows, D).
+Var embedding_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
+
+/// A table for a vocabulary, which is only looked up in and multiplied by, so that it can be
+/// packed.
+WeightMatrix word_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
+
+/// The classifier, (..., D) -> (..., vocab). Its matrix is `table` if embeddings are tied, else a
+/// new parameter "<scope>.output.weight"; with output_bias it has a "<scope>.output.bias".
+Linear classifier(const ModelOptions& options, int64_t vocab, const WeightMatrix& table,
+                  const ParamScope& scope);
+
+}  // namespace tapestry

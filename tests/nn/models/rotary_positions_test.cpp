@@ -1,0 +1,128 @@
+// Rotary positions against their definition, and what follows from it.
+#include "nn/attention/attention.h"
+#include "tests/nn/models/models.h"
+
+namespace tapestry {
+namespace {
+
+using test::distance;
+
+constexpr RopeLayout kLayouts[] = {RopeLayout::kHalf, RopeLayout::kInterleaved};
+
+TEST(RotaryPositions, TableIsTheDefinition) {
+  const Tensor table = rope_table(5, 6, /*theta=*/7, DType::kFloat64);
+  ASSERT_EQ(table.shape(), (Shape{5, 6}));
+  for (int64_t p = 0; p < 5; ++p) {
+    for (int64_t i = 0; i < 3; ++i) {
+      const double angle = static_cast<double>(p) / std::pow(7.0, 2.0 * i / 6);
+      EXPECT_NEAR(table.data<double>()[p * 6 + i], std::cos(angle), 1e-15);
+      EXPECT_NEAR(table.data<double>()[p * 6 + 3 + i], std::sin(angle), 1e-15);
+    }
+  }
+}
+
+// |rot(x)| = |x|, at any position and in any head.
+TEST(RotaryPositions, KeepTheNorm) {
+  const int64_t heads = 3, size = 10, length = 490;
+  const Tensor x = test::uniform({1, length, heads * size}, 3);
+  for (const RopeLayout layout : kLayouts) {
+    const Tensor y = rope(x, rope_table(length, size, 10000, DType::kFloat64),
+                          {.heads = heads, .layout = layout})
+                         .value();
+    for (int64_t head = 0; head < length * heads; ++head) {
+      double before = 0, after = 0;
+      for (int64_t i = head * size; i < (head + 1) * size; ++i) {
+        before += x.data<double>()[i] * x.data<double>()[i];
+        after += y.data<double>()[i] * y.data<double>()[i];
+      }
+      ASSERT_NEAR(after, before, 1e-13) << "head " << head;
+    }
+    EXPECT_GT(distance(x, y), 0.1);
+  }
+}
+
+// q . k of a query at m and a key at n.
+TEST(RotaryPositions, ScoresDependOnTheDistanceAlone) {
+  const int64_t length = 7, size = 10;
+  const Tensor table = rope_table(length, size, 10000, DType::kFloat64);
+  const Tensor q = test::uniform({1, size}, 1), k = test::uniform({1, size}, 2);
+  for (const RopeLayout layout : kLayouts) {
+    // The same vector at every position.
+    const auto turned = [&](const Tensor& x) {
+      Tensor rows = Tensor::empty({1, length, size}, DType::kFloat64);
+      for (int64_t p = 0; p < length; ++p) {
+        rows.reshape({length, size}).slice(p, p + 1).copy_from(x);
+      }
+      return rope(rows, table, {.heads = 1, .layout = layout});
+    };
+    const Tensor scores = matmul(turned(q), turned(k), {.trans_b = true}).value();
+    const auto score = [&](int64_t m, int64_t n) { return scores.data<double>()[m * length + n]; };
+    EXPECT_NEAR(score(0, 0), matmul(q, k, {.trans_b = true}).value().item(), 1e-14);
+    for (int64_t m = 0; m < length; ++m) {
+      for (int64_t n = 0; n < length; ++n) {
+        EXPECT_NEAR(score(m, n), m >= n ? score(m - n, 0) : score(0, n - m), 1e-14);
+      }
+    }
+    EXPECT_GT(std::abs(score(3, 0) - score(0, 3)), 1e-3) << "and on its direction";
+    EXPECT_GT(std::abs(score(3, 0) - score(2, 0)), 1e-3);
+  }
+}
+
+struct SmallAttention {
+  explicit SmallAttention(RopeLayout layout, int64_t positions = 32)
+      : layer({.hidden_size = 24,
+               .heads = 4,
+               .kv_heads = 2,
+               .rope_positions = positions,
+               .rope_layout = layout},
+              store.root()) {
+    test::disturb(store);
+  }
+  ParamStore store{5, DType::kFloat64};
+  SelfAttention layer;
+};
+
+// The layer's own parts, with all positions shifted.
+Var shifted(const SelfAttention& layer, const Var& x, int64_t offset, bool causal) {
+  const Var packed =
+      rope(layer.qkv(x), layer.rope_angles.rows(offset + x.shape()[1]).value(),
+           {.heads = 4 + 2, .position_offset = offset, .layout = layer.options.rope_layout});
+  return layer.out(attention(packed, {.heads = 4, .kv_heads = 2, .causal = causal}));
+}
+
+TEST(RotaryPositions, ShiftingAllPositionsChangesNothing) {
+  const Tensor x = test::uniform({2, 5, 24}, 1);
+  for (const RopeLayout layout : kLayouts) {
+    const SmallAttention built(layout), still(layout, /*positions=*/0);
+    for (const bool causal : {false, true}) {
+      const Tensor y = built.layer(x, {}, causal).value();
+      for (const int64_t offset : {0, 1, 19, 27, 5000}) {
+        EXPECT_LT(distance(y, shifted(built.layer, x, offset, causal).value()), 1e-13) << offset;
+      }
+      EXPECT_GT(distance(y, still.layer(x, {}, causal).value()), 1e-3) << "positions are felt";
+    }
+  }
+}
+
+TEST(RotaryPositions, LayoutsAreAPermutationOfTheColumns) {
+  const SmallAttention half(RopeLayout::kHalf), interleaved(RopeLayout::kInterleaved);
+  // Elements i and i + K/2 of a head of queries or keys become 2i and 2i + 1; values stay.
+  const int64_t size = 6, turned = (4 + 2) * size;
+  for (const std::string name : {"qkv.weight", "qkv.bias"}) {
+    const Tensor& from = half.store.at(name).var.value();
+    const Tensor& to = interleaved.store.at(name).var.value();
+    for (int64_t row = 0; row < turned; ++row) {
+      const int64_t i = row % size, first = row - i;
+      const int64_t other = first + (i < size / 2 ? 2 * i : 2 * (i - size / 2) + 1);
+      to.slice(other, other + 1).copy_from(from.slice(row, row + 1));
+    }
+  }
+  const Tensor x = test::uniform({2, 5, 24}, 1);
+  for (const bool causal : {false, true}) {
+    EXPECT_LT(distance(half.layer(x, {}, causal).value(), interleaved.layer(x, {}, causal).value()),
+              1e-13);
+  }
+}
+
+}  // namespace
+}  // namespace tapestry
