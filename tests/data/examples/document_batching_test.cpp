@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<int32_t> values_of(const BlockBatch& batch) {
+std::vector<int32_t> ids_of(const BlockBatch& batch) {
   auto values = batch.ids.to_vector<int32_t>();
   const auto targets = batch.targets.to_vector<int32_t>();
   values.insert(values.end(), targets.begin(), targets.end());
@@ -121,8 +121,8 @@ TEST_F(DocumentRows, HaveAnotherMaskInEachShuffledEpoch) {
   MaskedDocumentBatches in_order(corpus, *tokenizer_, by_rows(2, false), {});
   MaskedDocumentBatches shuffled(corpus, *tokenizer_, by_rows(1, true), {});
   for (int epoch = 0; epoch < 8; ++epoch) {
-    still.insert(values_of(in_order.next()));
-    for (int i = 0; i < 2; ++i) moving.insert(values_of(shuffled.next()));
+    still.insert(ids_of(in_order.next()));
+    for (int i = 0; i < 2; ++i) moving.insert(ids_of(shuffled.next()));
   }
   EXPECT_EQ(still.size(), 1U);
   EXPECT_GT(moving.size(), 12U);
@@ -152,12 +152,12 @@ TEST_F(DocumentRows, ContinueExactlyFromEveryPosition) {
         [&](const DataPosition& start) {
           return DocumentBatches(causal, *tokenizer_, options, start);
         },
-        values_of);
+        ids_of);
     expect_resumes(
         [&](const DataPosition& start) {
           return MaskedDocumentBatches(masked, *tokenizer_, options, {}, start);
         },
-        values_of);
+        ids_of);
   }
 }
 
