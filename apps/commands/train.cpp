@@ -1,28 +1,13 @@
 // tapestry train: trains the model of a config file.
 #include <iostream>
 
-#include "apps/checkpoint/file_names.h"
-#include "apps/checkpoint/run_folder.h"
 #include "apps/commands/command.h"
 #include "apps/commands/options.h"
 #include "apps/commands/pages/report.h"
-#include "apps/config/config.h"
 #include "apps/config/reference.h"
-#include "apps/run/log.h"
-#include "apps/run/memory_plan.h"
-#include "apps/run/program_facts.h"
-#include "apps/run/resume.h"
-#include "apps/run/signals.h"
-#include "apps/run/start.h"
+#include "apps/run/start_training.h"
 #include "apps/run/trainer/trainer.h"
-#include "apps/run/updates.h"
-#include "apps/tasks/answers/placeholders.h"
 #include "core/allocator.h"
-#include "core/build_info.h"
-#include "core/cpu/bfloat16_kernel.h"
-#include "core/cpu/blas.h"
-#include "core/cpu/parallel.h"
-#include "core/device_runtime.h"
 
 namespace tapestry {
 namespace {
@@ -30,86 +15,6 @@ namespace {
 struct TrainArguments : ConfigArguments {
   std::string resume = "auto";  ///< auto | never | path of a checkpoint
 };
-
-constexpr int64_t kFewExamples = 50;  // fewer than these make a metric that nobody can rely on
-
-// Logs the facts of the config and the run folder at the beginning.
-void tell_start(const Config& config, const Resume& resume, RunLog& log) {
-  if (!resume.passed_over().empty()) log.warn(resume.passed_over());
-  if (!resume.changes().empty()) {
-    if (resume.goes_on()) {
-      log.info("changed since the checkpoint: " + resume.changes());
-    } else {
-      log.warn("the model of init_from computes otherwise: " + resume.changes());
-    }
-  }
-  for (const std::string& warning : resume.warnings()) log.warn(warning);
-  for (const std::string& consequence : resume.consequences()) log.info(consequence);
-  if (resume.goes_on() && resume.state().parts != config.distributed.parts) {
-    log.warn(concat("an update has ", config.distributed.parts, " parts, before it had ",
-                    resume.state().parts,
-                    ": gradients are summed in another order, and from here on the bits are not "
-                    "those of the run as it was"));
-  }
-  if (config.lora.rank > 0 && config.init_from.empty() && !resume.goes_on()) {
-    log.warn("training.lora without init_from: what stays as it is was drawn at random");
-  }
-}
-
-void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLog& log) {
-  if (const std::string why = why_no_gpu(); config.device == "auto" && !why.empty()) {
-    log.warn_of_machine(concat("no GPU answers: ", why));
-  }
-  const Numbers numbers = numbers_of(config, ModelUse::kTraining, device);
-  const bool narrow = device.is_cpu() && numbers.dtype == DType::kBFloat16;
-  const bool in_three = !narrow && numbers.precision == Precision::kBf16x3;
-  log.info(concat("device ", device_name(device), ", ", num_threads(), " threads, ",
-                  blas_description(), in_three ? ", float32 in three products" : "",
-                  narrow || in_three ? concat(", bfloat16 on ", name_of(bfloat16_kernel())) : ""));
-  if (narrow && bfloat16_kernel() == Bfloat16Kernel::kWidened) {
-    log.warn_of_machine(
-        "this processor multiplies bfloat16 no faster than float32: dtype: bfloat16 saves memory, "
-        "not time");
-  }
-  if (const std::string warning = blas_warning(); !warning.empty()) log.warn_of_machine(warning);
-  const std::string few = ranks.few_cores_warning();
-  if (!few.empty()) log.warn_of_machine(few);
-}
-
-// Only with a budget, and without an earlier choice.
-void keep_to_budget(Config& config, const Resume& resume, const Ranks& ranks, RunLog& log) {
-  if (config.training.memory_budget.empty()) return;
-  if (resume.keeps_budget()) {
-    log.info(concat("training.memory_budget: as before, training.splits ", config.training.splits,
-                    ", recompute ", config.model.recompute ? "true" : "false"));
-    return;
-  }
-  Config sized = config;  // classes and images may be open still
-  const TokenizerPair placeholders = placeholder_tokenizers(
-      sized, [](const std::string&) {}, resume.tokenizers());
-  const bool may_split = ranks.is_alone() && config.distributed.parts <= 1;
-  const std::string chosen = keep_to_budget(sized, placeholders, may_split);
-  config.training.splits = sized.training.splits;
-  config.model.recompute = sized.model.recompute;
-  log.info(chosen);
-}
-
-// Before the data is read, which may take longer than all the rest.
-void expect_room(const Config& given, const Resume& resume, RunLog& log) {
-  Config config = given;
-  std::optional<MemoryShortage> shortage;
-  try {
-    const TokenizerPair placeholders = placeholder_tokenizers(
-        config, [](const std::string&) {}, resume.tokenizers());
-    shortage = memory_shortage(config, placeholders);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kRuntime) throw;
-    log.warn(concat("the memory of this training could not be planned: ", error.what()));
-  }
-  if (!shortage) return;
-  if (shortage->certain) fail(ErrorKind::kOutOfMemory, shortage->text);
-  log.warn(concat(shortage->text, " Shorter texts may need less, and it goes on"));
-}
 
 // A report that cannot be written must not change how a training ends.
 void tell_report(const RunFolder* folder, RunLog& log) {
@@ -124,109 +29,21 @@ void tell_report(const RunFolder* folder, RunLog& log) {
   }
 }
 
-// Sets up the device and the threads of this rank.
-Device set_up_machine(Config& config, const Ranks& ranks) {
-  config.device = ranks.device(config.device);
-  const Device device = parse_device(config.device);
-  set_num_threads(config.threads > 0 || ranks.is_alone() ? config.threads : ranks.threads());
-  blas_description();  // throws, before there is a run folder
-  install_signal_handlers();
-  end_on_signal(true);  // until the trainer runs
-  return device;
-}
-
-/// A training before its data is read.
-struct Start {
-  std::unique_ptr<RunFolder> folder = {};  ///< of rank 0 only, as is all that is written
-  std::unique_ptr<Resume> resume = {};
-  std::unique_ptr<RunLog> log = {};
-};
-
-Start start_first_rank(const std::string& how, Config& config, const Ranks& ranks) {
-  Start start;
-  start.folder = std::make_unique<RunFolder>(config.output_dir);
-  start.resume = std::make_unique<Resume>(how, *start.folder, config);
-  const TrainerState& state = start.resume->state();
-  if (how == "auto" && start.resume->goes_on()) {
-    start.folder->mend_links(state.step, state.best_step);
-  }
-  settle_parts(config, *start.resume, ranks.size());
-  start.log = std::make_unique<RunLog>(start.folder->path(), state.step);
-  for (const std::string& name : config.training.report_to) {
-    start.log->report_to(make_reporter(name, {.folder = start.folder->path(),
-                                              .resumed_step = state.step,
-                                              .keys = flat_keys(config),
-                                              .metric = config.training.metric_for_best_model}));
-  }
-  keep_to_budget(config, *start.resume, ranks, *start.log);
-  start.folder->write("config.yaml", to_yaml(config));
-  tell_start(config, *start.resume, *start.log);
-  return start;
-}
-
-void log_facts(const char* commit, Device device, const Ranks& ranks, int64_t step, RunLog& log) {
-  Facts facts = machine_facts(commit);
-  facts.emplace_back("device", device_name(device));
-  facts.emplace_back("threads", std::to_string(num_threads()));
-  if (!ranks.is_alone()) facts.emplace_back("ranks", ranks.summary());
-  log.started(step, facts);
-}
-
-void warn_of_few_examples(const TrainingTask& task, RunLog& log) {
-  for (const HeldOut set : kHeldOut) {
-    const int64_t examples = task.examples(set);
-    if (examples == 0 || examples >= kFewExamples) continue;
-    log.warn(concat(name_of(set), " has only ", examples, examples == 1 ? " example" : " examples",
-                    ": its figures say little"));
-  }
-}
-
 int run_train(const TrainArguments& arguments, Program& program) {
   Ranks& ranks = program.ranks;
-  Config config = join_ranks(ranks, arguments.config, arguments.overrides, arguments.resume);
-  Device device;
-  Start start;
-  if (ranks.is_first()) {
-    device = set_up_machine(config, ranks);
-    start = start_first_rank(arguments.resume, config, ranks);
-  } else {
-    start.log = RunLog::of_other_rank(ranks.prefix());
-  }
+  StartedTraining start = start_training(
+      ranks, {arguments.config, arguments.overrides, arguments.resume, program.commit});
   RunFolder* const folder = start.folder.get();
-  RunLog& log = *start.log;
-  const Report report([&](const std::string& message) { log.info(message); },
-                      [&](const std::string& message) { log.warn(message); });
-  share_start(ranks, config, start.resume, report);
-  Resume& resume = *start.resume;
-  if (!ranks.is_first()) device = set_up_machine(config, ranks);
-  tell_machine(config, device, ranks, log);
-  log_facts(program.commit, device, ranks, resume.state().step, log);
-  const std::string kernels = compare_kernels(ranks, config, resume, log);
-
-  if (ranks.is_alone()) expect_room(config, resume, log);
-  const std::unique_ptr<TrainingTask> task = make_task_of_ranks(ranks, config, resume, report);
-  release_free_memory();  // frees memory of encoding
-  // Writes the config with the task's facts about the data: classes, the format of images.
-  if (folder != nullptr) {
-    folder->write("config.yaml",
-                  to_yaml(load_checkpoint_config(task->files().at(kConfigFile), kConfigFile)));
-  }
-  warn_of_few_examples(*task, log);
-  log.info("model: " + learning_summary(task->parameters(), config));
-  const std::string taken = resume.take_over(*task, config);
-  if (!taken.empty()) log.info("init_from: " + taken);
-  if (resume.goes_on()) log.info(concat("resuming after update ", resume.state().step));
-  resume.computed_by(kernels);
-  Trainer trainer(config, *task, ranks, folder, log, std::move(resume));
+  Trainer trainer(start.config, *start.task, ranks, folder, *start.log, std::move(*start.resume));
   int code = 0;
   try {
     code = trainer.run();
   } catch (const Error& error) {
     // A training that diverged is the one to look at.
-    if (error.kind() == ErrorKind::kDiverged) tell_report(folder, log);
+    if (error.kind() == ErrorKind::kDiverged) tell_report(folder, *start.log);
     throw;
   }
-  if (code == 0) tell_report(folder, log);
+  if (code == 0) tell_report(folder, *start.log);
   return code;
 }
 

@@ -59,6 +59,7 @@ class SupervisedTask final : public TrainingTask {
         loader_(kind_.batches(place.start), place.share) {}
 
   ParamStore& parameters() override { return kind_.model->store; }
+  const Config& config() const override { return kind_.model->config; }
 
   UpdateSize next_update(int64_t micro_batches) override {
     update_.clear();

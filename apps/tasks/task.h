@@ -67,6 +67,8 @@ class TrainingTask {
   virtual ~TrainingTask() = default;
 
   virtual ParamStore& parameters() = 0;
+  /// The config, with the facts that the data gives: classes, the format of images.
+  virtual const Config& config() const = 0;
   /// Takes the next batches from the data: this rank's share of an update. With training.splits
   /// each becomes several micro-batches.
   virtual UpdateSize next_update(int64_t micro_batches) = 0;
