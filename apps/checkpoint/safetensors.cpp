@@ -148,12 +148,12 @@ void write_tensor(const TensorToWrite& entry, const ByteSink& sink) {
   const Tensor tensor = entry.content();
   check(tensor.shape() == entry.shape, "safetensors", "'", entry.name, "' is ", tensor.shape(),
         ", its header says ", entry.shape, '.');
-  if (tensor.dtype() == entry.dtype && tensor.device().is_cpu()) {
+  if (as_dtype(entry.stored) == tensor.dtype() && tensor.device().is_cpu()) {
     return sink(tensor.raw(), static_cast<size_t>(tensor.bytes()));
   }
-  for_parts(tensor, static_cast<uint64_t>(size_of(entry.dtype)), [&](const Tensor& part, uint64_t) {
-    const Tensor host = part.to(entry.dtype).to(Device{});
-    sink(host.raw(), static_cast<size_t>(host.bytes()));
+  for_parts(tensor, bytes_of(entry.stored), [&](const Tensor& part, uint64_t) {
+    const std::string bytes = elements_as(entry.stored, part);
+    sink(bytes.data(), bytes.size());
   });
 }
 
@@ -167,9 +167,8 @@ std::string header_of(const std::vector<TensorToWrite>& tensors,
     check(!header.contains(tensor.name), "safetensors", "'", tensor.name, "' is written twice.");
     Json shape = Json::array();
     for (int i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
-    const uint64_t end =
-        offset + static_cast<uint64_t>(tensor.shape.numel() * size_of(tensor.dtype));
-    header[tensor.name] = {{"dtype", code_of(tensor.dtype)},
+    const uint64_t end = offset + tensor.bytes();
+    header[tensor.name] = {{"dtype", code_of(tensor.stored)},
                            {"shape", std::move(shape)},
                            {"data_offsets", {offset, end}}};
     offset = end;
@@ -203,7 +202,7 @@ ByteSource safetensors_source(std::vector<TensorToWrite> tensors, const std::str
   uint64_t size = file->header.size();
   for (const TensorToWrite& tensor : tensors) {
     file->begins.push_back(size);
-    size += static_cast<uint64_t>(tensor.shape.numel() * size_of(tensor.dtype));
+    size += tensor.bytes();
   }
   file->tensors = std::move(tensors);
   const auto read = [file, name, size](uint64_t offset, void* to, uint64_t count) {

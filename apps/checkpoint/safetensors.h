@@ -20,11 +20,19 @@ struct TensorToWrite {
       : TensorToWrite(std::move(name), tensor.shape(), tensor.dtype(),
                       [tensor] { return tensor; }) {}
   TensorToWrite(std::string name, const Shape& shape, DType dtype, std::function<Tensor()> content)
-      : name(std::move(name)), shape(shape), dtype(dtype), content(std::move(content)) {}
+      : name(std::move(name)),
+        shape(shape),
+        dtype(dtype),
+        stored(stored_as(dtype)),
+        content(std::move(content)) {}
+
+  /// Bytes in the file.
+  uint64_t bytes() const { return static_cast<uint64_t>(shape.numel()) * bytes_of(stored); }
 
   std::string name;
   Shape shape;
-  DType dtype;
+  DType dtype;                      ///< of the content
+  StoredType stored;                ///< in the file
   std::function<Tensor()> content;  ///< asked for when its turn comes, and let go after it
 };
 

@@ -1,11 +1,13 @@
 #include "apps/checkpoint/stored_type.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <ranges>
+#include <type_traits>
 
+#include "apps/checkpoint/half.h"
 #include "core/base/text.h"
 #include "core/dispatch.h"
 #include "core/kernels/elementwise/convert.h"
@@ -42,18 +44,6 @@ const TypeRow& row_of(DType dtype) {
                        [&](const TypeRow& row) { return row.dtype == dtype; });
 }
 
-// IEEE 754 binary16, exactly.
-float half_value(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31,
-                 fraction = bits & 1023;
-  if (exponent == 0) {
-    const float value = std::ldexp(static_cast<float>(fraction), -24);
-    return sign != 0 ? -value : value;
-  }
-  const uint32_t wide = exponent == 31 ? 255 : exponent + (127 - 15);
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
-
 template <class From>
 void convert_floating(const char* from, const Tensor& to) {
   const int64_t n = to.numel();
@@ -74,7 +64,9 @@ bool fits(StoredType type, DType dtype) {
 
 std::optional<DType> as_dtype(StoredType type) { return row_of(type).dtype; }
 
-const char* code_of(DType dtype) { return row_of(dtype).code; }
+StoredType stored_as(DType dtype) { return row_of(dtype).type; }
+
+const char* code_of(StoredType type) { return row_of(type).code; }
 
 uint64_t bytes_of(StoredType type) { return row_of(type).bytes; }
 
@@ -128,6 +120,37 @@ bool convert_elements(StoredType type, const char* from, const Tensor& to) {
       return into_ints(uint8_t{}, 0, 1);
   }
   return false;
+}
+
+std::string elements_as(StoredType type, const Tensor& part) {
+  if (type != StoredType::kF16) {
+    const Tensor host = part.to(*as_dtype(type)).to(Device{});
+    return {static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes())};
+  }
+  const Tensor host = part.to(Device{});
+  std::string bytes(static_cast<size_t>(host.numel()) * sizeof(uint16_t), '\0');
+  dispatch_dtype(host.dtype(), [&](auto dtype) {
+    using T = decltype(dtype);
+    using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const T* const values = host.data<T>();
+    for (int64_t i = 0; i < host.numel(); ++i) {
+      const uint16_t half = half_bits(element_cast<Wide>(values[i]));
+      std::memcpy(bytes.data() + static_cast<size_t>(i) * sizeof half, &half, sizeof half);
+    }
+  });
+  return bytes;
+}
+
+std::optional<int64_t> first_from(double limit, const Tensor& values, bool finite) {
+  std::optional<int64_t> found;
+  dispatch_dtype(values.dtype(), [&](auto dtype) {
+    const auto* const x = values.data<decltype(dtype)>();
+    for (int64_t i = 0; i < values.numel() && !found; ++i) {
+      const double value = std::abs(element_cast<double>(x[i]));
+      if (std::isfinite(value) ? value >= limit : finite) found = i;
+    }
+  });
+  return found;
 }
 
 }  // namespace tapestry

@@ -1,4 +1,4 @@
-// tapestry import and tapestry export: models of other systems' folders, and folders for them.
+// tapestry import and tapestry export: models of other systems, and folders for them.
 #include <algorithm>
 #include <iostream>
 
@@ -25,14 +25,17 @@ struct ExportArguments {
   std::string model = {};
   std::string format = "huggingface";  ///< a name of export_formats()
   std::string architecture = {};       ///< of huggingface and peft; "": the first that fits
+  std::string dtype = {};              ///< of the tensors; "": the format's usual one
   std::string output = {};
 };
 
 int run_import(const ImportArguments& arguments) {
   refuse_existing(arguments.output);
-  if (!interop::is_huggingface_folder(arguments.folder)) {
-    fail(ErrorKind::kData, "[import] ", arguments.folder,
-         " must be a folder with a config.json that has a model_type, or an adapter_config.json.");
+  if (!interop::is_foreign_model(arguments.folder)) {
+    fail(
+        ErrorKind::kData, "[import] ", arguments.folder,
+        " must be a folder with a config.json that has a model_type, or an adapter_config.json, or "
+        "a GGUF file.");
   }
   interop::ImportedFolder imported = interop::import_folder(arguments.folder, arguments.base);
   for (const std::string& note : imported.model.notes) std::cerr << "note: " << note << '\n';
@@ -56,10 +59,19 @@ int run_export(const ExportArguments& arguments) {
     fail(ErrorKind::kConfig, "[export] --architecture has no effect with --format ", format.name,
          '.');
   }
+  const std::vector<std::string> dtypes = format.dtypes();
+  if (!arguments.dtype.empty() && std::ranges::find(dtypes, arguments.dtype) == dtypes.end()) {
+    fail(ErrorKind::kConfig, "[export] --dtype must be one of ", join(dtypes, ", "),
+         " with --format ", format.name, ", got ", arguments.dtype, '.');
+  }
   const ModelFiles model = read_model_files(arguments.model);
-  const CheckpointContent content = format.files(model, arguments.architecture);
-  const std::string note = format.note != nullptr ? format.note(model) : "";
-  if (!note.empty()) std::cerr << "note: " << note << '\n';
+  const interop::ExportChoice choice{arguments.architecture, arguments.dtype};
+  const CheckpointContent content = format.files(model, choice);
+  if (format.notes != nullptr) {
+    for (const std::string& note : format.notes(model, choice)) {
+      std::cerr << "note: " << note << '\n';
+    }
+  }
   write_plain_folder(arguments.output, content);
   std::cerr << "wrote " << content.size() << " files into " << arguments.output << '\n';
   return 0;
@@ -67,7 +79,7 @@ int run_export(const ExportArguments& arguments) {
 
 void add_import(CLI::App& app, ImportArguments& arguments) {
   app.add_option("folder", arguments.folder,
-                 "with config.json and model.safetensors, or PEFT's with adapters")
+                 "with config.json and model.safetensors, or PEFT's with adapters; or a GGUF file")
       ->required();
   app.add_option("--base", arguments.base,
                  "Hugging Face folder of the adapters' model (default: the one they name)");
@@ -83,13 +95,22 @@ void add_export(CLI::App& app, ExportArguments& arguments) {
       "--architecture", arguments.architecture,
       concat("of a Hugging Face folder: ", join(names_of(interop::architectures()), ", "),
              " (default: the first that the model fits)"));
+  std::vector<std::string> dtypes;
+  for (const interop::ExportFormat& format : interop::export_formats()) {
+    for (const std::string& name : format.dtypes()) {
+      if (std::ranges::find(dtypes, name) == dtypes.end()) dtypes.push_back(name);
+    }
+  }
+  app.add_option("--dtype", arguments.dtype,
+                 concat("of the tensors: ", join(dtypes, " | "),
+                        "; the last two of GGUF (default: the model's, or float32)"));
   app.add_option("--output", arguments.output, "folder to write")->required();
 }
 
 }  // namespace
 
-extern const Command kImport("import", "Make a checkpoint of a Hugging Face folder", add_import,
-                             run_import);
+extern const Command kImport("import", "Make a checkpoint of a Hugging Face folder or a GGUF file",
+                             add_import, run_import);
 extern const Command kExport("export", "Write a model as other systems read it", add_export,
                              run_export);
 

@@ -73,9 +73,9 @@ constexpr TensorRow kCausal[] = {
      &ModelFacts::output_bias},
 };
 
-// A variable of model.bin: a number, or a tensor of float32.
+// A variable of model.bin: a number, or a tensor.
 struct Variable {
-  uint8_t type;  ///< 0 float32, 1 int8, 2 int16, 3 int32
+  uint8_t type;  ///< 0 float32, 1 int8, 2 int16, 3 int32, 4 float16, 5 bfloat16
   std::string bytes = {};
   std::optional<TensorToWrite> tensor = {};
 };
@@ -96,6 +96,10 @@ Variable real(double value) {
   Variable variable{0};
   append_little_endian(variable.bytes, std::bit_cast<uint32_t>(static_cast<float>(value)));
   return variable;
+}
+
+uint8_t number_of(StoredType type) {
+  return type == StoredType::kF16 ? 4 : type == StoredType::kBF16 ? 5 : 0;
 }
 
 int64_t code_of(Activation activation) {
@@ -188,7 +192,7 @@ void add_stack(const ModelOptions& o, const std::string& side, int64_t layers,
   }
 }
 
-Variables variables_of(const ModelFiles& model) {
+Variables variables_of(const ModelFiles& model, const std::string& dtype) {
   const Config& config = model.config;
   const ModelOptions& o = config.model;
   ModelFacts facts(config, counts_of(model));
@@ -215,6 +219,14 @@ Variables variables_of(const ModelFiles& model) {
        converted_tensors(model, expand(rows, facts), layout_of(facts), DType::kFloat32)) {
     const std::string name = tensor.name;
     variables[name] = {0, {}, std::move(tensor)};
+  }
+  // Numbers stay what they are: their engine takes the model's type from the weights.
+  for (auto& [name, variable] : variables) {
+    if (!variable.tensor) continue;
+    std::vector<TensorToWrite> one = {std::move(*variable.tensor)};
+    store_as(dtype, one);
+    variable.tensor = std::move(one.front());
+    variable.type = number_of(variable.tensor->stored);
   }
   return variables;
 }
@@ -255,8 +267,11 @@ class Writer {
       return raw(variable.bytes);
     }
     const Tensor tensor = variable.tensor->content();
-    number(static_cast<uint32_t>(tensor.bytes()));
-    sink_(tensor.raw(), static_cast<size_t>(tensor.bytes()));
+    number(static_cast<uint32_t>(variable.tensor->bytes()));
+    if (as_dtype(variable.tensor->stored) == tensor.dtype()) {
+      return sink_(tensor.raw(), static_cast<size_t>(tensor.bytes()));
+    }
+    raw(elements_as(variable.tensor->stored, tensor));
   }
 
  private:
@@ -298,16 +313,17 @@ Json their_config(const ModelFiles& model, bool both_sides) {
 
 }  // namespace
 
-std::string ctranslate2_note(const ModelFiles& model) {
+std::vector<std::string> ctranslate2_notes(const ModelFiles& model) {
   const Tokenizer& tokenizer = *model.tokenizers.target;
   const std::vector<int32_t>& more = tokenizer.special().more_ends;
-  if (more.empty()) return "";
-  return concat("config.json of CTranslate2 has one end of a text, '",
-                tokenizer.piece(tokenizer.special().eos),
-                "': a program must give the others as end_token: ", quoted_tokens(tokenizer, more));
+  if (more.empty()) return {};
+  return {
+      concat("config.json of CTranslate2 has one end of a text, '",
+             tokenizer.piece(tokenizer.special().eos),
+             "': a program must give the others as end_token: ", quoted_tokens(tokenizer, more))};
 }
 
-CheckpointContent ctranslate2_files(const ModelFiles& model) {
+CheckpointContent ctranslate2_files(const ModelFiles& model, const std::string& dtype) {
   if (const Reasons reasons = reasons_against(model); !reasons.empty()) {
     fail(ErrorKind::kConfig, "[export] CTranslate2 has no place for:\n  ", join(reasons, ";\n  "),
          '.');
@@ -327,7 +343,7 @@ CheckpointContent ctranslate2_files(const ModelFiles& model) {
     lists("target_vocabulary.json", *model.tokenizers.target);
   }
   for (auto& [name, bytes] : own_files(model.tokenizers)) files[name] = std::move(bytes);
-  files["model.bin"] = [variables = variables_of(model), aliases = aliases_of(model),
+  files["model.bin"] = [variables = variables_of(model, dtype), aliases = aliases_of(model),
                         both_sides](const ByteSink& sink) {
     Writer writer(sink);
     writer.number(kBinaryVersion);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/model_bundle.h"
@@ -11,8 +12,9 @@ namespace tapestry::interop {
 
 /// model.bin, config.json and the vocabularies. Throws one Error(kConfig) with everything of the
 /// model that has no place there.
-CheckpointContent ctranslate2_files(const ModelFiles& model);
-/// What these files cannot say of the model and a program must be told; "" if nothing.
-std::string ctranslate2_note(const ModelFiles& model);
+/// `dtype` as for store_as().
+CheckpointContent ctranslate2_files(const ModelFiles& model, const std::string& dtype = "");
+/// What these files cannot say of the model and a program must be told.
+std::vector<std::string> ctranslate2_notes(const ModelFiles& model);
 
 }  // namespace tapestry::interop

@@ -1,7 +1,8 @@
 #include "apps/interop/export_formats.h"
 
 #include "apps/interop/ctranslate2.h"
-#include "apps/interop/gguf.h"
+#include "apps/interop/export_source.h"
+#include "apps/interop/gguf/gguf.h"
 #include "apps/interop/huggingface_export.h"
 #include "apps/interop/peft.h"
 
@@ -9,14 +10,32 @@ namespace tapestry::interop {
 namespace {
 
 constexpr ExportFormat kFormats[] = {
-    {.name = "huggingface", .files = huggingface_files, .has_architectures = true},
-    {.name = "peft", .files = peft_files, .has_architectures = true},
+    {.name = "huggingface",
+     .files =
+         [](const ModelFiles& model, const ExportChoice& choice) {
+           return huggingface_files(model, choice.architecture, choice.dtype);
+         },
+     .dtypes = float_dtypes,
+     .has_architectures = true},
+    {.name = "peft",
+     .files =
+         [](const ModelFiles& model, const ExportChoice& choice) {
+           return peft_files(model, choice.architecture, choice.dtype);
+         },
+     .dtypes = float_dtypes,
+     .has_architectures = true},
     {.name = "ctranslate2",
-     .files = [](const ModelFiles& model, const std::string&) { return ctranslate2_files(model); },
-     .note = ctranslate2_note},
+     .files = [](const ModelFiles& model,
+                 const ExportChoice& choice) { return ctranslate2_files(model, choice.dtype); },
+     .dtypes = float_dtypes,
+     .notes = [](const ModelFiles& model,
+                 const ExportChoice&) { return ctranslate2_notes(model); }},
     {.name = "gguf",
-     .files = [](const ModelFiles& model, const std::string&) { return gguf_files(model); },
-     .note = gguf_note},
+     .files = [](const ModelFiles& model,
+                 const ExportChoice& choice) { return gguf_files(model, choice.dtype); },
+     .dtypes = gguf_dtypes,
+     .notes = [](const ModelFiles& model,
+                 const ExportChoice& choice) { return gguf_notes(model, choice.dtype); }},
 };
 
 }  // namespace

@@ -11,15 +11,20 @@
 
 namespace tapestry::interop {
 
+struct ExportChoice {
+  std::string architecture = {};  ///< a name, or "" for the first one that fits
+  std::string dtype = {};         ///< of the tensors, a name of dtypes(), or "" for the usual one
+};
+
 struct ExportFormat {
   const char* name;  ///< as on the command line
   /// The files of the folder. Throws one Error(kConfig) with everything of the model that has no
-  /// place there. `architecture`: a name, or "" for the first one that fits; "" where the format
-  /// knows none.
-  CheckpointContent (*files)(const ModelFiles& model, const std::string& architecture);
+  /// place there, and Error(kData) for a number that is too large for the type.
+  CheckpointContent (*files)(const ModelFiles& model, const ExportChoice& choice);
+  std::vector<std::string> (*dtypes)();
   bool has_architectures = false;
-  /// A sentence about what the folder cannot say of the model; "" if there is nothing. May be null.
-  std::string (*note)(const ModelFiles& model) = nullptr;
+  /// Sentences about what the folder cannot say of the model. May be null.
+  std::vector<std::string> (*notes)(const ModelFiles& model, const ExportChoice& choice) = nullptr;
 };
 
 /// All of them, first the default.

@@ -1,8 +1,10 @@
 #include "apps/interop/export_source.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "apps/interop/foreign_config.h"
+#include "core/base/text.h"
 
 namespace tapestry::interop {
 
@@ -56,6 +58,45 @@ std::vector<TensorToWrite> converted_tensors(const ModelFiles& model,
     }
   }
   return tensors;
+}
+
+void check_range(const TensorToWrite& tensor, double limit, const char* type, bool finite) {
+  const Tensor values = tensor.content().to(Device{});
+  const std::optional<int64_t> found = first_from(limit, values, finite);
+  if (!found) return;
+  const double value =
+      values.reshape({values.numel()}).slice(*found, *found + 1).to_vector<double>()[0];
+  std::vector<int64_t> place;
+  for (int64_t axis = values.shape().rank() - 1, rest = *found; axis >= 0; --axis) {
+    const int64_t size = values.shape()[static_cast<int>(axis)];
+    place.insert(place.begin(), rest % size);
+    rest /= size;
+  }
+  fail(ErrorKind::kData, "[export] ", tensor.name, " holds ", value, " at (", join(place, ", "),
+       "), which ", type, " cannot hold.");
+}
+
+namespace {
+constexpr StoredType kFloatTypes[] = {StoredType::kF32, StoredType::kF16, StoredType::kBF16};
+}
+
+std::vector<std::string> float_dtypes() {
+  std::vector<std::string> names;
+  for (const StoredType type : kFloatTypes) names.emplace_back(name_of(type));
+  return names;
+}
+
+void store_as(const std::string& dtype, std::vector<TensorToWrite>& tensors) {
+  if (dtype.empty()) return;
+  const auto* const type = std::ranges::find(
+      kFloatTypes, dtype, [](StoredType one) { return std::string(name_of(one)); });
+  check(type != std::end(kFloatTypes), "export", "dtype must be one of ",
+        join(float_dtypes(), ", "), ", got ", dtype, '.');
+  for (TensorToWrite& tensor : tensors) {
+    if (tensor.stored == *type) continue;
+    check_range(tensor, infinite_from(*type), name_of(*type));
+    tensor.stored = *type;
+  }
 }
 
 ModelFacts exported_facts(const Architecture& architecture, const ModelFiles& model) {

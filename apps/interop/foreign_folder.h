@@ -6,6 +6,7 @@
 #include "apps/checkpoint/safetensors.h"
 #include "apps/interop/architectures/architectures.h"
 #include "apps/interop/architectures/tensor_names.h"
+#include "apps/interop/huggingface_import.h"
 
 namespace tapestry::interop {
 
@@ -16,6 +17,9 @@ struct Folder {
   TensorReader reader;
   TensorNames names;
 };
+
+/// import_model() of such a folder, which may have no other files; its path is a name then.
+ImportedModel import_model(const Folder& folder);
 
 /// An object; without keys if there is no such file.
 Json read_json_if_there(const std::string& path);

@@ -230,7 +230,8 @@ const Architecture& fitting_architecture(const ModelFiles& model, const std::str
   return architecture;
 }
 
-CheckpointContent huggingface_files(const ModelFiles& model, const std::string& name) {
+CheckpointContent huggingface_files(const ModelFiles& model, const std::string& name,
+                                    const std::string& dtype) {
   const Architecture& architecture = fitting_architecture(model, name);
   ModelFacts facts = exported_facts(architecture, model);
   Reasons none;
@@ -241,7 +242,7 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
     facts.pooled = model.tensors.find("pooler.weight") != nullptr;
     config["architectures"] = {architecture.headless};
   }
-  config["torch_dtype"] = name_of(model.config.dtype);
+  config["torch_dtype"] = dtype.empty() ? name_of(model.config.dtype) : dtype;
   add_ids(model, config);
   add_classes(model.config, config);
   add_came_with(architecture, model, config);
@@ -263,6 +264,7 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
     const bool whole = headless && tensor.name.starts_with(architecture.prefix);
     if (whole) tensor.name.erase(0, std::string_view(architecture.prefix).size());
   }
+  store_as(dtype, tensors);
   files[kModelFile] = [tensors = std::move(tensors)](const ByteSink& sink) {
     write_safetensors(tensors, {{"format", "pt"}}, sink);
   };

@@ -13,7 +13,8 @@ namespace tapestry::interop {
 /// Throws one Error(kConfig) with everything of the model that has no place there.
 const Architecture& fitting_architecture(const ModelFiles& model, const std::string& name);
 
-/// The files of the folder, adapters merged. `architecture` as above.
-CheckpointContent huggingface_files(const ModelFiles& model, const std::string& architecture);
+/// The files of the folder, adapters merged. `architecture` as above, `dtype` as for store_as().
+CheckpointContent huggingface_files(const ModelFiles& model, const std::string& architecture,
+                                    const std::string& dtype = "");
 
 }  // namespace tapestry::interop

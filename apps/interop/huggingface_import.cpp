@@ -15,6 +15,8 @@
 #include "apps/interop/foreign_folder.h"
 #include "apps/interop/foreign_generation.h"
 #include "apps/interop/foreign_images.h"
+#include "apps/interop/gguf/gguf.h"
+#include "apps/interop/gguf/gguf_file.h"
 #include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"
@@ -347,8 +349,17 @@ bool is_huggingface_folder(const std::string& path) {
   return json.is_object() && json.contains("model_type");
 }
 
+bool is_foreign_model(const std::string& path) {
+  return is_huggingface_folder(path) || gguf_file_of(path).has_value();
+}
+
 ImportedModel import_model(const std::string& path) {
-  const Folder folder = open_folder(path);
+  if (const auto file = gguf_file_of(path)) return import_gguf_model(*file);
+  return import_model(open_folder(path));
+}
+
+ImportedModel import_model(const Folder& folder) {
+  const std::string& path = folder.path;
   Reasons reasons, notes;
   const std::string head = task_of_head(folder, reasons);
   if (!reasons.empty()) refuse(path, reasons);

@@ -1,5 +1,6 @@
 // Models of Hugging Face's folders as ours: config.json with model_type, model.safetensors or its
-// shards, and the tokenizer's files.
+// shards, and the tokenizer's files. GGUF files become such folders in memory
+// (apps/interop/gguf/gguf_import.cpp).
 #pragma once
 
 #include <string>
@@ -14,6 +15,9 @@ namespace tapestry::interop {
 /// True if the folder holds a model of theirs, or adapters of one (apps/interop/peft.h); false for
 /// a checkpoint or run of ours.
 bool is_huggingface_folder(const std::string& path);
+/// The same, or true of a GGUF file and of a folder with nothing else (gguf_file_of()). The
+/// functions below read each of them.
+bool is_foreign_model(const std::string& path);
 
 /// The contents of a folder besides its tokenizer.
 struct ImportedModel {

@@ -4,6 +4,7 @@
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/architectures/tensor_names.h"
+#include "apps/interop/gguf/gguf_vocabulary.h"
 #include "apps/interop/special_ids.h"
 #include "apps/tasks/text_models.h"
 #include "core/base/error.h"
@@ -136,7 +137,7 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
   if (came.contains("tokenizer_config.json")) files.erase("special_tokens_map.json");
   for (const auto& [name, bytes] : came) {
     const bool made = name == "generation_config.json" || name == kConfigFile;
-    if (!made && name != kUnreadRowsFile) files[name] = bytes;
+    if (!made && name != kUnreadRowsFile && name != kGgufGeneralFile) files[name] = bytes;
   }
   return files;
 }

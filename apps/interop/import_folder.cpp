@@ -9,6 +9,8 @@
 #include "apps/interop/foreign_folder.h"
 #include "apps/interop/foreign_generation.h"
 #include "apps/interop/foreign_images.h"
+#include "apps/interop/gguf/gguf.h"
+#include "apps/interop/gguf/gguf_file.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
@@ -182,6 +184,7 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
     fail(ErrorKind::kConfig, "[import] --base is for adapters, and ", path,
          " has no adapter_config.json.");
   }
+  if (const auto file = gguf_file_of(path)) return import_gguf(*file);
   const std::string folder = adapted ? base_of_adapters(path, base) : path;
   ImportedFolder imported{adapted ? import_adapted_model(path, folder) : import_model(folder), {}};
   ImportedModel& model = imported.model;

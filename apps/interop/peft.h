@@ -32,9 +32,10 @@ std::string base_of_adapters(const std::string& path, const std::string& given);
 /// everything that has no place in Tapestry.
 ImportedModel import_adapted_model(const std::string& path, const std::string& base);
 
-/// The files of a model's adapters and of other trained parameters. `architecture` as for
-/// huggingface_files(). Throws one Error(kConfig) with everything that PEFT cannot hold.
-CheckpointContent peft_files(const ModelFiles& model, const std::string& architecture);
+/// The files of a model's adapters and of other trained parameters. `architecture` and `dtype` as
+/// for huggingface_files(). Throws one Error(kConfig) with everything that PEFT cannot hold.
+CheckpointContent peft_files(const ModelFiles& model, const std::string& architecture,
+                             const std::string& dtype = "");
 
 /// B (rows, rank) of the layer whose weight is that pair: it is cut into parts like the weight.
 TensorPair up_pair(const TensorPair& weight, int64_t rank);

@@ -143,7 +143,8 @@ Json config_of(const ModelFiles& model, const Adapters& adapters) {
 
 }  // namespace
 
-CheckpointContent peft_files(const ModelFiles& model, const std::string& name) {
+CheckpointContent peft_files(const ModelFiles& model, const std::string& name,
+                             const std::string& dtype) {
   if (model.config.lora.rank == 0) {
     fail(ErrorKind::kConfig, "[export] ", model.folder,
          " has no adapters (training.lora); --format huggingface writes the whole model.");
@@ -173,8 +174,10 @@ CheckpointContent peft_files(const ModelFiles& model, const std::string& name) {
   layout.halves_of_sinusoids = architecture.sinusoids;
   CheckpointContent files;
   files[kAdapterConfigFile] = config_of(model, adapters).dump(2) + "\n";
-  files[kAdapterFile] = [tensors = converted_tensors(model, adapters.pairs, layout,
-                                                     model.config.dtype)](const ByteSink& sink) {
+  std::vector<TensorToWrite> tensors =
+      converted_tensors(model, adapters.pairs, layout, model.config.dtype);
+  store_as(dtype, tensors);
+  files[kAdapterFile] = [tensors = std::move(tensors)](const ByteSink& sink) {
     write_safetensors(tensors, {{"format", "pt"}}, sink);
   };
   return files;

@@ -6,6 +6,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/architectures/tensor_names.h"
 #include "apps/interop/foreign_config.h"
+#include "apps/interop/gguf/gguf_file.h"
 #include "apps/interop/peft.h"
 #include "core/base/text.h"
 
@@ -265,6 +266,11 @@ std::string base_of_adapters(const std::string& path, const std::string& given) 
 }
 
 ImportedModel import_adapted_model(const std::string& path, const std::string& base) {
+  if (gguf_file_of(base)) {
+    fail(ErrorKind::kData,
+         "[import] adapters of PEFT name the tensors of a Hugging Face folder, got ", base,
+         ". Import it, and export it as such a folder.");
+  }
   ImportedModel model = import_model(base);
   const Json type = read_json(base + "/" + kConfigFile).at("model_type");
   const Architecture& architecture = *find_architecture(type.get<std::string>());

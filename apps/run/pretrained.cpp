@@ -12,7 +12,7 @@
 namespace tapestry {
 
 Config config_of_pretrained(const std::string& path) {
-  if (interop::is_huggingface_folder(path)) {
+  if (interop::is_foreign_model(path)) {
     return interop::is_peft_folder(path)
                ? interop::import_adapted_model(path, interop::base_of_adapters(path, "")).config
                : interop::import_model(path).config;

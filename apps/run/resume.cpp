@@ -263,7 +263,7 @@ void Resume::begin(std::optional<Checkpoint> found, Config& config) {
     go_on(*std::move(found), config);
   } else if (!config.init_from.empty()) {
     const std::string& path = config.init_from;
-    if (!interop::is_huggingface_folder(path)) return begin_with(read_model_files(path), config);
+    if (!interop::is_foreign_model(path)) return begin_with(read_model_files(path), config);
     ModelFiles theirs = interop::model_files(interop::import_folder(path), path, true);
     tell_tokenizer(path, theirs);
     begin_with(std::move(theirs), config);

@@ -177,6 +177,11 @@ Tensor with_pairs(const Layout& layout, const Tensor& from, int64_t query_rows, 
   return with_rows(from, order);
 }
 
+// Rows are queries, then keys and values of the same width a head.
+int64_t query_rows(const Layout& layout, const Tensor& all) {
+  return all.shape()[0] / (layout.heads + 2 * layout.groups) * layout.heads;
+}
+
 bool turns_pairs(const TensorPair& pair, const Layout& layout) {
   return (pair.change == Change::kToHalves && layout.neighbours) ||
          (pair.change == Change::kToNeighbours && !layout.neighbours);
@@ -260,17 +265,17 @@ Tensor to_ours(const TensorPair& pair, const Layout& layout, DType dtype, const 
     const Tensor part = ours.slice(begin, begin + pair.parts[i]);
     part.copy_from(part_to_ours(pair, layout, theirs, part.shape()));
   }
-  // Their halves, read as ours: import sets rope_layout to their layout.
-  return with_stream(pair, layout, ours, /*to_theirs=*/false);
+  const Tensor turned = turns_pairs(pair, layout)
+                            ? with_pairs(layout, ours, query_rows(layout, ours),
+                                         /*to_halves=*/pair.change == Change::kToNeighbours)
+                            : ours;
+  return with_stream(pair, layout, turned, /*to_theirs=*/false);
 }
 
 Tensor to_theirs(const TensorPair& pair, const Layout& layout, const Tensor& ours, size_t index) {
   Tensor all = with_stream(pair, layout, ours, /*to_theirs=*/true);
   if (turns_pairs(pair, layout)) {
-    // Rows are D queries, then keys and values of the same width.
-    const int64_t values = layout.groups, all_heads = layout.heads + layout.groups + values;
-    const int64_t queries = all.shape()[0] / all_heads * layout.heads;
-    all = with_pairs(layout, all, queries, pair.change == Change::kToHalves);
+    all = with_pairs(layout, all, query_rows(layout, all), pair.change == Change::kToHalves);
   }
   const int64_t begin = begin_of(pair, index);
   const Tensor part = all.slice(begin, begin + pair.parts[index]);

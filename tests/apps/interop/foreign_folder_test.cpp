@@ -7,7 +7,7 @@
 #include "apps/interop/ctranslate2.h"
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/foreign_images.h"
-#include "apps/interop/gguf.h"
+#include "apps/interop/gguf/gguf.h"
 #include "apps/interop/huggingface_export.h"
 #include "tests/apps/interop/huggingface_models.h"
 #include "tests/apps/tiny_runs.h"

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "apps/interop/ctranslate2.h"
-#include "apps/interop/gguf.h"
+#include "apps/interop/gguf/gguf.h"
 #include "apps/interop/huggingface_import.h"
 #include "data/files/files.h"
 #include "tests/paths.h"

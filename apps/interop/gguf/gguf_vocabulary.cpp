@@ -1,4 +1,4 @@
-#include "apps/interop/gguf_vocabulary.h"
+#include "apps/interop/gguf/gguf_vocabulary.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -11,9 +11,6 @@
 
 namespace tapestry::interop {
 namespace {
-
-// The kinds of tokens in their engine.
-enum PieceType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
 // Their engine merges pieces by score as SentencePiece does, but normalises nothing, and needs a
 // piece for each byte.
@@ -35,37 +32,19 @@ std::optional<GgufVocabulary> of_sentencepiece(const ModelFiles& model) {
 
 using Json = nlohmann::json;  // an ordered one looks through all keys for each
 
-// A pre_tokenizer of tokenizer.json, and their engine's name for it.
-struct PreTokenizerRow {
-  const char* name;
-  const char* split;  // the expression of its Split; null: GPT-2's own, which ByteLevel has
-  bool digits;        // each digit by itself
-  bool whole_words;   // a piece that is in the vocabulary is not merged (ignore_merges)
-};
-constexpr PreTokenizerRow kPreTokenizers[] = {
-    {"gpt-2", nullptr, false, false},
-    {"smollm", nullptr, true, false},
-    {"llama-bpe",
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     false, true},
-    {"qwen2",
-     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     false, false},
-};
-
-// Null if the table has no such way to cut texts.
-const PreTokenizerRow* pre_tokenizer_of(const Json& file) {
+// The row with the same way to cut texts; null without one.
+const GgufPreTokenizer* pre_tokenizer_of(const Json& file) {
   const Json pre = file.value("pre_tokenizer", Json());
   if (!pre.is_object()) return nullptr;
   Json parts = pre.value("type", Json()) == "Sequence" ? pre.value("pretokenizers", Json())
                                                        : Json::array({pre});
-  std::string split;
+  std::vector<std::string> splits;
   bool digits = false, own_split = false;
-  if (!parts.is_array() || parts.empty() || parts.size() > 2) return nullptr;
+  if (!parts.is_array() || parts.empty()) return nullptr;
   for (const Json& part : parts) {
     const Json type = part.value("type", Json());
     const bool last = &part == &parts.back();
-    if (type == "Digits" && !last) {
+    if (type == "Digits" && !last && splits.empty()) {
       digits = part.value("individual_digits", Json()) == true;
       if (!digits) return nullptr;
     } else if (type == "Split" && !last) {
@@ -73,7 +52,7 @@ const PreTokenizerRow* pre_tokenizer_of(const Json& file) {
       const bool isolated = part.value("behavior", Json()) == "Isolated" &&
                             part.value("invert", Json(false)) == false;
       if (!pattern.is_string() || !isolated) return nullptr;
-      split = pattern.get<std::string>();
+      splits.push_back(pattern.get<std::string>());
     } else if (type == "ByteLevel" && last) {
       if (part.value("add_prefix_space", Json(true)) != false) return nullptr;
       own_split = part.value("use_regex", Json(true)) == true;
@@ -81,10 +60,10 @@ const PreTokenizerRow* pre_tokenizer_of(const Json& file) {
       return nullptr;
     }
   }
-  if (own_split == !split.empty()) return nullptr;
+  if (own_split == !splits.empty()) return nullptr;
   const bool whole_words = file.at("model").value("ignore_merges", Json(false)) == true;
-  for (const PreTokenizerRow& row : kPreTokenizers) {
-    const bool same = row.split == nullptr ? split.empty() : split == row.split;
+  for (const GgufPreTokenizer& row : gguf_pre_tokenizers()) {
+    const bool same = std::ranges::equal(splits, row.splits);
     if (same && row.digits == digits && row.whole_words == whole_words) return &row;
   }
   return nullptr;
@@ -101,21 +80,22 @@ std::optional<GgufVocabulary> of_byte_level(const Tokenizer& tokenizer) {
   if (bpe.value("type", Json("BPE")) != "BPE" || !bpe.contains("merges") || !plain) {
     return std::nullopt;
   }
-  const PreTokenizerRow* const pre = pre_tokenizer_of(file);
+  const GgufPreTokenizer* const pre = pre_tokenizer_of(file);
   if (pre == nullptr) return std::nullopt;
   GgufVocabulary vocabulary{.engine = "gpt2", .pre = pre->name};
   const auto size = static_cast<size_t>(tokenizer.vocab_size());
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     vocabulary.texts.push_back(tokenizer.piece(id));
   }
-  vocabulary.types.assign(size, kNormal);
+  vocabulary.types.assign(size, GgufPiece::kNormal);
   for (const int32_t id : tokenizer.special().unused) {
-    vocabulary.types[static_cast<size_t>(id)] = kUnused;
+    vocabulary.types[static_cast<size_t>(id)] = GgufPiece::kUnused;
   }
   for (const Json& token : file.value("added_tokens", Json::array())) {
     const auto id = token.at("id").get<size_t>();
     if (id >= size) continue;
-    vocabulary.types[id] = token.value("special", Json(false)) == true ? kControl : kUserDefined;
+    vocabulary.types[id] =
+        token.value("special", Json(false)) == true ? GgufPiece::kControl : GgufPiece::kUserDefined;
   }
   for (const Json& merge : bpe.at("merges")) {
     vocabulary.merges.push_back(merge.is_array() ? concat(merge.at(0).get<std::string>(), ' ',
@@ -126,6 +106,27 @@ std::optional<GgufVocabulary> of_byte_level(const Tokenizer& tokenizer) {
 }
 
 }  // namespace
+
+std::span<const GgufPreTokenizer> gguf_pre_tokenizers() {
+  static const std::vector<GgufPreTokenizer> rows = {
+      {"gpt-2", {}},
+      {.name = "smollm", .splits = {}, .digits = true},
+      {.name = "llama-bpe",
+       .splits =
+           {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+       .whole_words = true,
+       .begins = true},
+      {.name = "qwen2",
+       .splits =
+           {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+       .normal_form = true},
+      {"default",
+       {R"([\p{P}\$\+<=>\^~\|]+)",
+        R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))", R"(\p{N}+)",
+        R"([0-9][0-9][0-9])"}},
+  };
+  return rows;
+}
 
 std::optional<GgufVocabulary> gguf_vocabulary(const ModelFiles& model) {
   std::optional<GgufVocabulary> found = of_byte_level(*model.tokenizers.source);

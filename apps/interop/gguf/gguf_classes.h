@@ -1,0 +1,48 @@
+// Hugging Face's classes as GGUF files have them: tables of tensors and of keys, which import and
+// export both read.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "apps/interop/architectures/architectures.h"
+
+namespace tapestry::interop {
+
+/// A pair of a file whose key begins with the name of the class.
+struct GgufKey {
+  enum Kind { kInteger, kReal };
+
+  const char* key;  ///< behind the name and a point
+  /// Our key, which a row of the class has; without a row a key of config.json. Null: it follows
+  /// from the others.
+  const char* means;
+  Kind kind;
+  bool needed;  ///< files without it are refused
+  /// The value of a model; unset: the file lacks the key.
+  std::optional<double> (*value)(const ModelFacts& facts);
+};
+
+struct GgufClass {
+  const Architecture& architecture;
+  std::span<const TensorRow> tensors;
+  std::span<const GgufKey> keys;
+  HiddenAct act;
+  bool no_bias = false;  ///< their engine reads none of attention, though the class may have one
+  bool rotates = true;
+
+  std::string full_key(const char* key) const { return concat(architecture.name, '.', key); }
+};
+
+std::span<const GgufClass> gguf_classes();
+/// Null if no class has this name.
+const GgufClass* find_gguf_class(const std::string& name);
+
+/// The class with the tensors of its GGUF files.
+Architecture gguf_architecture(const GgufClass& one);
+
+/// Factors by which the frequencies of a head are divided (Llama 3), where a file has them.
+inline constexpr const char* kGgufRopeFactors = "rope_freqs.weight";
+
+}  // namespace tapestry::interop
