@@ -132,13 +132,15 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions = {},
 
 // ---- Attention (ops_rope.cpp, ops_attention.cpp)
 struct RopeOptions {
-  int64_t heads = 1;  ///< to rotate; the columns behind them are copied
+  int64_t heads = 1;      ///< to rotate; the columns behind them are copied
+  int64_t head_size = 0;  ///< K, of which R may be fewer; 0: R
   int64_t position_offset = 0;
   Tensor position_offsets = {};  ///< as in EmbeddingOptions
   RopeLayout layout = RopeLayout::kHalf;
 };
 /// Rotary positions (Su et al. 2021): x (B, T, W) holds `heads` heads of size K, then other
-/// columns; table (positions, K) holds K/2 cosines and K/2 sines of each position.
+/// columns; table (positions, R) holds R/2 cosines and R/2 sines of each position. The first R
+/// elements of a head are rotated.
 Var rope(const Var& x, const Tensor& table, const RopeOptions& options);
 
 /// Query t stands at key t + (S - T), the last query at the last key; the distance of key j from it

@@ -15,10 +15,12 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
       "rope", "the table of ", x.dtype(), " must be ", wider(x.dtype()), " on ", x.value().device(),
       '.');
   const int64_t length = x.shape()[1], width = x.shape()[2];
-  check(table.shape().rank() == 2 && table.shape()[1] % 2 == 0 && options.heads >= 0 &&
-            options.heads * table.shape()[1] <= width,
+  const int64_t rotated = table.shape().rank() == 2 ? table.shape()[1] : 1;
+  const int64_t head_size = options.head_size > 0 ? options.head_size : rotated;
+  check(rotated % 2 == 0 && rotated <= head_size && options.heads >= 0 &&
+            options.heads * head_size <= width,
         "rope", "x is ", x.shape(), ", the table ", table.shape(), " for ", options.heads,
-        " heads.");
+        " heads of ", head_size, '.');
   check(options.position_offset >= 0 && options.position_offset + length <= table.shape()[0],
         "rope", "expected positions below ", table.shape()[0], ", got ", length, " from ",
         options.position_offset, " on.");
@@ -26,7 +28,8 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
       .rows = x.shape()[0] * length,
       .width = width,
       .heads = options.heads,
-      .head_size = table.shape()[1],
+      .head_size = head_size,
+      .rotated = rotated,
       .length = length,
       .position_offset = options.position_offset,
       .position_offsets = offsets_of("rope", options.position_offsets, x.shape()[0], x),

@@ -49,9 +49,9 @@ CLI::Option* add_value(CLI::App& app, SearchArguments& search, const ConfigKey& 
       .add_option_function<std::string>(
           option_of(key.name), set,
           concat(meaning, bounds.empty() ? "" : concat(" (", bounds, ')')))
-      ->type_name(!key.choices.empty()    ? "TEXT"
-                  : key.type == "integer" ? "INT"
-                                          : "FLOAT");
+      ->type_name(!key.choices.empty() || key.type == "text" ? "TEXT"
+                  : key.type == "integer"                    ? "INT"
+                                                             : "FLOAT");
 }
 
 }  // namespace
@@ -68,9 +68,10 @@ void add_compute(CLI::App& app, ComputeArguments& arguments) {
       ->capture_default_str();
 }
 
-void add_search(CLI::App& app, SearchArguments& arguments, const std::string& without_effect) {
+void add_search(CLI::App& app, SearchArguments& arguments,
+                const std::vector<std::string>& without_effect) {
   for (const ConfigKey& key : generation_keys()) {
-    if (key.name == without_effect) continue;
+    if (std::ranges::find(without_effect, key.name) != without_effect.end()) continue;
     if (key.type == "true or false") {
       add_switch(app, arguments, key);
       continue;

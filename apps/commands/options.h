@@ -54,8 +54,9 @@ struct SearchArguments {
   SearchOptions over(const SearchOptions& of_config) const;
 };
 
-/// Adds --n-best, --seed and an option for each key of `generation` but that without effect.
-void add_search(CLI::App& app, SearchArguments& arguments, const std::string& without_effect = "");
+/// Adds --n-best, --seed and an option for each key of `generation` but those without effect.
+void add_search(CLI::App& app, SearchArguments& arguments,
+                const std::vector<std::string>& without_effect = {});
 /// Adds the option for one key of `generation`, with another meaning.
 CLI::Option* add_search_key(CLI::App& app, SearchArguments& arguments, const std::string& key,
                             const char* meaning);

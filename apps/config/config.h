@@ -17,6 +17,7 @@
 #include "data/examples/denoising.h"
 #include "data/examples/image_batching.h"
 #include "data/examples/masking.h"
+#include "data/tokenizers/languages.h"
 #include "nn/decoding/decoding.h"
 #include "nn/layers/adapter.h"
 #include "nn/models/model_options.h"
@@ -137,6 +138,7 @@ struct Config {
   LoraOptions lora;
   DistributedOptions distributed;
   SearchOptions generation;
+  LanguageOptions languages;  ///< of translations; keys of `generation`
   EvaluationOptions evaluation;
   AnswerOptions answers;
 };

@@ -5,26 +5,13 @@
 namespace tapestry {
 namespace {
 
-// Reads a section `generation` over options.
-void read_generation(const ConfigNode& keys, SearchOptions& options,
+// Reads a section `generation` of a translation over the options of a config.
+void read_generation(const ConfigNode& keys, Config& config,
                      std::vector<ConfigKey>* known = nullptr) {
-  Config config;
-  config.generation = options;
   read_config(keys, [&](ConfigSection& s) { bind_generation(s, config); }, {.keys = known});
-  options = config.generation;
 }
 
-}  // namespace
-
-std::vector<ConfigKey> generation_keys() {
-  std::vector<ConfigKey> keys;
-  SearchOptions options;
-  read_generation(ConfigNode::map(), options, &keys);
-  return keys;
-}
-
-SearchOptions override_search(const SearchOptions& options,
-                              const std::vector<SearchOverride>& overrides) {
+ConfigNode section_of(const std::vector<SearchOverride>& overrides) {
   ConfigNode keys = ConfigNode::map();
   for (const SearchOverride& given : overrides) {
     const ConfigLocation location{.where = concat(given.option, ' ', given.value),
@@ -34,9 +21,32 @@ SearchOptions override_search(const SearchOptions& options,
     value.location = location;
     keys.entries.push_back({given.key, location, std::move(value)});
   }
-  SearchOptions changed = options;
-  read_generation(keys, changed);
-  return changed;
+  return keys;
+}
+
+}  // namespace
+
+std::vector<ConfigKey> generation_keys() {
+  std::vector<ConfigKey> keys;
+  Config config;
+  read_generation(ConfigNode::map(), config, &keys);
+  return keys;
+}
+
+SearchOptions override_search(const SearchOptions& options,
+                              const std::vector<SearchOverride>& overrides) {
+  Config config;
+  config.generation = options;
+  read_generation(section_of(overrides), config);
+  return config.generation;
+}
+
+LanguageOptions override_languages(const LanguageOptions& options,
+                                   const std::vector<SearchOverride>& overrides) {
+  Config config;
+  config.languages = options;
+  read_generation(section_of(overrides), config);
+  return config.languages;
 }
 
 }  // namespace tapestry

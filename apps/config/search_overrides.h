@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/config/reader.h"
+#include "data/tokenizers/languages.h"
 #include "nn/decoding/decoding.h"
 
 namespace tapestry {
@@ -24,5 +25,9 @@ struct SearchOverride {
 /// Error(kConfig) that names each option whose value is wrong.
 SearchOptions override_search(const SearchOptions& options,
                               const std::vector<SearchOverride>& overrides);
+
+/// The same for the languages of a translation.
+LanguageOptions override_languages(const LanguageOptions& options,
+                                   const std::vector<SearchOverride>& overrides);
 
 }  // namespace tapestry

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "apps/config/sections.h"
 #include "core/base/enumerators.h"
@@ -9,6 +10,7 @@ namespace {
 // Wider than any model, and so narrow that no product of a few sizes leaves 64 bits.
 constexpr double kMostWidth = 1 << 24;
 constexpr double kMostLayers = 1 << 16;
+constexpr double kMostBuckets = 1 << 16;
 
 void bind_rope_scaling(ConfigSection& s, RopeScaling& scaling) {
   s.read_choice("type", scaling.type, named(kRopeScalingTypes),
@@ -27,6 +29,53 @@ void bind_rope_scaling(ConfigSection& s, RopeScaling& scaling) {
   s.read_if(llama3, why, "original_max_position_embeddings",
             scaling.original_max_position_embeddings, "Positions of the first training.",
             between(1, double(BlockOptions::kLongest)));
+}
+
+void bind_norms(ConfigSection& s, bool applies, const std::string& why, ModelOptions& model) {
+  bool final_norm = model.has_final_norm();
+  s.read_if(applies, why, "final_norm", final_norm, "A norm behind the last layer of each stack.");
+  if (applies) model.final_norm = final_norm;
+  const bool pre = applies && model.norm_position == NormPosition::kPre;
+  const std::string why_pre = applies ? "without norm_position: pre" : why;
+  s.read_if(pre, why_pre, "first_norm", model.first_norm,
+            "A norm before the first sub-layer of a stack. ModernBERT has none: its embeddings are "
+            "normalized.");
+  s.read_if(pre, why_pre, "parallel_residual", model.parallel_residual,
+            "Attention and the feed-forward network read the same input (GPT-NeoX), not one the "
+            "other's output.");
+  s.read_if(applies, why, "norm_eps", model.norm_eps, "Added to the variance before its root.",
+            positive());
+  const bool batch = applies && model.norm == NormKind::kBatch;
+  s.read_if(applies && !batch, applies ? "with norm: batchnorm" : why, "norm_unit_offset",
+            model.norm_unit_offset, "The weights of norms are stored as w - 1, as Gemma's.");
+  s.read_choice_if(batch, "without norm: batchnorm", "norm_running_variance",
+                   model.norm_running_variance,
+                   {{"unbiased", RunningVariance::kUnbiased}, {"biased", RunningVariance::kBiased}},
+                   "The batch's variance as the running average takes it: divided by its rows less "
+                   "one, as PyTorch does, or by its rows.");
+  s.read_if(batch, "without norm: batchnorm", "norm_momentum", model.norm_momentum,
+            "The share of a batch in the running statistics.", above_up_to(0, 1));
+}
+
+void bind_layer_types(ConfigSection& s, bool applies, const std::string& why, ModelOptions& model) {
+  std::vector<std::string> names;
+  for (const LayerType type : model.layer_types) names.emplace_back(name_of(type));
+  s.read_if(applies, why, "layer_types", names,
+            "Kinds of layers in their order, again and again: full, window (only these have the "
+            "attention_window), or unplaced (all tokens, without rotary positions). [window, full] "
+            "is Gemma 2's; empty: all are alike.");
+  model.layer_types.clear();
+  for (const std::string& name : names) {
+    const auto types = enumerators<LayerType>();
+    const auto found = std::ranges::find(types, name, [](LayerType t) { return name_of(t); });
+    if (found == types.end()) {
+      s.complain("layer_types", concat("'model.layer_types': expected full, window or unplaced, "
+                                       "got '",
+                                       name, "'."));
+    } else {
+      model.layer_types.push_back(*found);
+    }
+  }
 }
 
 // Keys of Transformers: recurrent and linear models do not have them.
@@ -55,6 +104,7 @@ void bind_transformer(ConfigSection& s, Config& config) {
             "Self-attention sees only tokens that are less than so many places away (sliding "
             "window); 0: all.",
             between(0, double(BlockOptions::kLongest)));
+  bind_layer_types(s, applies, why, model);
   s.read_if(applies && reads_prompts(config), applies ? "without prompts" : why, "prefix_lm",
             model.prefix_lm,
             "The tokens of a prompt see the whole prompt, not only what is before.");
@@ -78,22 +128,11 @@ void bind_transformer(ConfigSection& s, Config& config) {
                    "Normalization of the layers.");
   s.read_choice_if(
       applies, why, "norm_position", model.norm_position,
-      {{"post", NormPosition::kPost}, {"pre", NormPosition::kPre}},
-      "Normalizes after the residual sum, as the first Transformer did, or before each "
-      "sub-layer.");
-  bool final_norm = model.has_final_norm();
-  s.read_if(applies, why, "final_norm", final_norm, "A norm behind the last layer of each stack.");
-  if (applies) model.final_norm = final_norm;
-  s.read_if(applies, why, "norm_eps", model.norm_eps, "Added to the variance before its root.",
-            positive());
-  s.read_choice_if(applies && model.norm == NormKind::kBatch, "without norm: batchnorm",
-                   "norm_running_variance", model.norm_running_variance,
-                   {{"unbiased", RunningVariance::kUnbiased}, {"biased", RunningVariance::kBiased}},
-                   "The batch's variance as the running average takes it: divided by its rows less "
-                   "one, as PyTorch does, or by its rows.");
-  s.read_if(applies && model.norm == NormKind::kBatch, "without norm: batchnorm", "norm_momentum",
-            model.norm_momentum, "The share of a batch in the running statistics.",
-            above_up_to(0, 1));
+      named(std::array{NormPosition::kPost, NormPosition::kPre, NormPosition::kSandwich,
+                       NormPosition::kBranch}),
+      "Normalizes after the residual sum, as the first Transformer did (post), the input of each "
+      "sub-layer (pre), its output (branch; OLMo 2), or both (sandwich; Gemma 3).");
+  bind_norms(s, applies, why, model);
   s.read_if(applies, why, "bias", model.bias, "Linear layers and layer norms have a bias.");
   const bool ordinary = applies && model.kv_latent_size == 0;
   s.read_choice_if(ordinary, applies ? "with kv_latent_size" : why, "attention_bias",
@@ -110,6 +149,10 @@ void bind_transformer(ConfigSection& s, Config& config) {
       "RMSNorm of queries and keys before they are rotated: of each head (Qwen3, "
       "Gemma 3), or of all heads together (OLMo 2). It keeps training stable at "
       "higher rates.");
+  s.read_if(ordinary, applies ? "with kv_latent_size" : why, "attention_scale",
+            model.attention_scale,
+            "Factor of the scores of attention; 0: 1 / the root of the head's size. T5 has 1.",
+            at_least(0));
   s.read_choice_if(
       applies, why, "position_embedding", model.position_embedding,
       {{"sinusoidal", PositionEmbedding::kSinusoidal},
@@ -117,12 +160,29 @@ void bind_transformer(ConfigSection& s, Config& config) {
        {"rope", PositionEmbedding::kRope},
        {"alibi", PositionEmbedding::kAlibi},
        {"relative", PositionEmbedding::kRelative},
+       {"sinusoidal_fairseq", PositionEmbedding::kFairseq},
        {"none", PositionEmbedding::kNone}},
       "How the model knows where a token stands; alibi and relative (T5's buckets) add "
-      "to the scores of attention by distance.");
+      "to the scores of attention by distance; sinusoidal_fairseq: M2M100's sinusoids.");
+  const bool relative = applies && model.position_embedding == PositionEmbedding::kRelative;
+  s.read_if(relative, "without position_embedding: relative", "relative_attention_num_buckets",
+            model.relative_attention_num_buckets,
+            "Biases that a head learns: of near distances one each, of wider and wider ones then.",
+            between(4, kMostBuckets));
+  s.read_if(relative, "without position_embedding: relative", "relative_attention_max_distance",
+            model.relative_attention_max_distance,
+            "Tokens that are at least so far away share the last of these biases.",
+            between(3, kMostBuckets));
   const bool rope = applies && model.position_embedding == PositionEmbedding::kRope;
   s.read_if(rope, "without position_embedding: rope", "rope_theta", model.rope_theta,
             "Base of the wave lengths of rotary positions.", positive());
+  s.read_if(rope, "without position_embedding: rope", "window_rope_theta", model.window_rope_theta,
+            "The same of layers with a window, whose positions are never scaled; 0: rope_theta.",
+            at_least(0));
+  s.read_if(rope && ordinary, rope ? "with kv_latent_size" : "without position_embedding: rope",
+            "partial_rotary_factor", model.partial_rotary_factor,
+            "The share of a head that is rotated: its first numbers (GPT-NeoX).",
+            above_up_to(0, 1));
   s.read_choice_if(rope, "without position_embedding: rope", "rope_layout", model.rope_layout,
                    {{"half", RopeLayout::kHalf}, {"interleaved", RopeLayout::kInterleaved}},
                    "Which numbers of a head are turned together: i and i + half, or neighbours.");
@@ -226,6 +286,10 @@ void bind_model(ConfigSection& s, Config& config) {
                    "it attends, or one fixed vector.");
   s.read_if(words, with_type, "tie_word_embeddings", model.tie_word_embeddings,
             "The classifier over the vocabulary is the embedding table.");
+  s.read_if(config.model_type == ModelType::kEncoderDecoder, with_type,
+            "share_encoder_decoder_embeddings", model.share_encoder_decoder_embeddings,
+            "With one vocabulary both sides have one embedding table, even if the classifier has "
+            "its own.");
   const bool writes = traits_of(config.model_type).writes;
   const bool fills = task.can(kFillsMasks) && config.model_type == ModelType::kEncoder;
   s.read_choice_if(fills, concat("with task: ", task.name), "masked_head", model.transformed_head,
@@ -238,6 +302,9 @@ void bind_model(ConfigSection& s, Config& config) {
             "in any case.");
   s.read_if(words, with_type, "scale_embeddings", model.scale_embeddings,
             "Multiplies embeddings by the root of hidden_size.");
+  s.read_if(writes && traits_of(config.model_type).has_attention, with_type, "logit_scale",
+            model.logit_scale,
+            "Factor of the logits over the vocabulary. T5 1.0 has hidden_size^-0.5.", positive());
   bind_initializer(s, !pooling, with_type, model);
   s.read_if(wide, with_type, "dropout", model.dropout,
             "Dropout of embeddings and of the outputs of sub-layers.", from_up_to_below(0, 1));

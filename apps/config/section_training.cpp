@@ -333,6 +333,14 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read("max_new_tokens", search.max_new_tokens,
          "Most tokens of an output; 0: max_length_ratio decides, or the positions of the model.",
          between(0, double(SearchOptions::kMostNewTokens)));
+  const bool translates = config.task->name == std::string_view("translation");
+  const std::string why = concat("with task: ", config.task->name);
+  s.read_if(translates, why, "source_language", config.languages.source_language,
+            "Language of the sources of a model of many languages, such as eng_Latn; empty: the "
+            "tokenizer's.");
+  s.read_if(translates, why, "target_language", config.languages.target_language,
+            "Language that such a model writes, such as deu_Latn; empty: the tokenizer's, if it "
+            "names one.");
 }
 
 void bind_answers(ConfigSection& s, Config& config) {

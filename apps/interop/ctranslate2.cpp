@@ -139,6 +139,16 @@ Reasons reasons_against(const ModelFiles& model) {
              options.value_head_size * options.num_attention_heads == options.hidden_size,
          "model.value_head_size");
   expect(options.attention_window == 0, "model.attention_window");
+  expect(options.attention_scale == 0, "model.attention_scale");
+  const NormPosition norms = options.norm_position;
+  expect(norms == NormPosition::kPost || norms == NormPosition::kPre,
+         concat("model.norm_position: ", name_of(norms)));
+  expect(options.layer_types.empty(), "model.layer_types");
+  expect(options.partial_rotary_factor == 1, "model.partial_rotary_factor");
+  expect(!options.norm_unit_offset, "model.norm_unit_offset");
+  expect(!options.parallel_residual, "model.parallel_residual");
+  expect(options.first_norm, "model.first_norm: false");
+  expect(options.logit_scale == 1, "model.logit_scale");
   expect(options.type_vocab_size == 0, "model.type_vocab_size");
   expect(!options.prefix_lm, "model.prefix_lm");
   expect(options.rope_scaling.type == RopeScalingType::kNone, "model.rope_scaling");
@@ -181,9 +191,11 @@ void add_stack(const ModelOptions& o, const std::string& side, int64_t layers,
   const int64_t rows = std::max(kLeastPositions, o.max_position_embeddings);
   const std::string table = side + "/position_encodings/encodings";
   const Shape shape{rows, o.hidden_size};
-  if (o.position_embedding == PositionEmbedding::kSinusoidal) {
-    variables[table] = {0, {}, TensorToWrite(table, shape, DType::kFloat32, [shape] {
-                          return sinusoidal_positions(shape[0], shape[1], DType::kFloat32);
+  const bool fairseq = o.position_embedding == PositionEmbedding::kFairseq;
+  if (fairseq || o.position_embedding == PositionEmbedding::kSinusoidal) {
+    variables[table] = {0, {}, TensorToWrite(table, shape, DType::kFloat32, [shape, fairseq] {
+                          const auto make = fairseq ? fairseq_positions : sinusoidal_positions;
+                          return make(shape[0], shape[1], DType::kFloat32, Device{});
                         })};
   } else if (o.position_embedding == PositionEmbedding::kNone) {
     variables[table] = {0, {}, TensorToWrite(table, shape, DType::kFloat32, [shape] {

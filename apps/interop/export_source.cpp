@@ -103,6 +103,7 @@ ModelFacts exported_facts(const Architecture& architecture, const ModelFiles& mo
   Config config = model.config;
   if (folds_scale(architecture, config)) {
     config.model.scale_embeddings = config.model.tie_word_embeddings = false;
+    config.model.share_encoder_decoder_embeddings = architecture.may_untie;
   }
   if (architecture.type == ModelType::kEncoder && config.model.type_vocab_size == 0) {
     config.model.type_vocab_size = 1;

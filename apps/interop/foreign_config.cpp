@@ -107,6 +107,10 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
     const OffOption* const off = off_option(ours);
     if (off != nullptr && !model.contains(ours)) model[ours] = parsed(off->value);
   }
+  for (const OffOption& off : off_options()) {
+    const bool has = off.with != nullptr && model.value(off.with, Json()) == off.with_value;
+    if (has && !model.contains(off.key)) model[off.key] = parsed(off.value);
+  }
   // It relies on the numbers above.
   if (architecture.read_more != nullptr && reasons.empty())
     architecture.read_more(theirs, model, reasons);
@@ -152,9 +156,11 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
   for (const auto& [name, value] : flat_keys(config)) {
     if (!name.starts_with(kModel)) continue;
     const std::string key = name.substr(kModel.size());
+    // An entry of a list counts as the list.
+    if (carries(architecture, key.substr(0, key.find('.')))) continue;
     if (const FixedOption* const option = option_of(architecture, key)) {
       if (!option->can_be_folded && !same_value(value, option->value)) refuse(key, value);
-    } else if (key == "hidden_act") {
+    } else if (key == "hidden_act" && !carries(architecture, key)) {
       const char* const act = their_activation(value);
       const char* const back = act == nullptr ? nullptr : our_activation(act, architecture.gated);
       if (back == nullptr || back != value) refuse(key, value);
@@ -174,6 +180,7 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
       model.has_query_bias() != model.has_attention_out_bias()) {
     refuse("attention_bias", "qkv");
   }
+  if (architecture.refuse_more != nullptr) architecture.refuse_more(config, reasons);
   const bool pairs = model.position_embedding == PositionEmbedding::kRope &&
                      model.rope_layout == RopeLayout::kInterleaved;
   if (pairs && model.qk_norm != QkNorm::kNone) refuse("rope_layout", "interleaved (with qk_norm)");
@@ -189,7 +196,8 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
 }
 
 bool folds_scale(const Architecture& architecture, const Config& config) {
-  return config.model.scale_embeddings && option_of(architecture, "scale_embeddings") != nullptr;
+  const FixedOption* const option = option_of(architecture, "scale_embeddings");
+  return config.model.scale_embeddings && option != nullptr && option->can_be_folded;
 }
 
 Json their_config(const Architecture& architecture, const ModelFacts& facts, Reasons& reasons) {

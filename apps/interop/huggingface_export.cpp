@@ -27,11 +27,15 @@ Reasons all_misfits(const Architecture& architecture, const ModelFiles& model) {
   }
   const bool own_tables =
       &architecture == &kMarian || architecture.type != ModelType::kEncoderDecoder;
-  const bool one = model.config.model.tie_word_embeddings && counts_of(model).shared_vocab;
+  const ModelOptions& options = model.config.model;
+  const bool tables = options.tie_word_embeddings ||
+                      (architecture.may_untie && options.share_encoder_decoder_embeddings);
+  const bool one = tables && counts_of(model).shared_vocab;
   if (!own_tables && !one) {
-    reasons.push_back(
-        concat("model.tie_word_embeddings: false or two vocabularies have no place in ",
-               architecture.name));
+    reasons.push_back(concat(architecture.may_untie
+                                 ? "two tables of embeddings or two vocabularies"
+                                 : "model.tie_word_embeddings: false or two vocabularies",
+                             " have no place in ", architecture.name));
   }
   return reasons;
 }

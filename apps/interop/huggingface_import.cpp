@@ -137,7 +137,8 @@ void compare_tied(const Folder& folder, Json& model, Reasons& reasons, Reasons& 
   std::vector<std::pair<const char*, const char*>> pairs = folder.architecture->tied;
   if (two_tables) pairs = {{"model.decoder.embed_tokens.weight", "lm_head.weight"}};
   const bool both_sides = folder.architecture->type == ModelType::kEncoderDecoder;
-  if (both_sides && !folder.names.has("model.shared.weight") && !two_tables) {
+  const bool of_bart = std::string_view(folder.architecture->prefix) == "model.";
+  if (both_sides && of_bart && !folder.names.has("model.shared.weight") && !two_tables) {
     pairs = {{"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"},
              {"model.encoder.embed_tokens.weight", "lm_head.weight"},
              {"model.decoder.embed_tokens.weight", "lm_head.weight"}};
@@ -145,7 +146,11 @@ void compare_tied(const Folder& folder, Json& model, Reasons& reasons, Reasons& 
   for (const auto& [tensor, copy] : pairs) {
     if (!folder.names.has(tensor) || !folder.names.has(copy)) continue;
     if (folder.reader.equal(folder.names.stored(tensor), folder.names.stored(copy))) continue;
-    if (both_sides || !std::string_view(copy).ends_with(".weight")) {
+    if (folder.architecture->may_untie && copy == std::string_view("lm_head.weight")) {
+      // Released files of T5 1.1 have a classifier of its own, whatever config.json says.
+      model["tie_word_embeddings"] = false;
+      model["share_encoder_decoder_embeddings"] = true;
+    } else if (both_sides || !std::string_view(copy).ends_with(".weight")) {
       // The bias of a classifier that is untied already is the copy.
       if (model["tie_word_embeddings"] == false) continue;
       reasons.push_back(

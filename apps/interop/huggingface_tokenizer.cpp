@@ -98,6 +98,24 @@ bool needs_pieces(const ModelFiles& model) {
           model.tokenizers.files().contains("source.model"));
 }
 
+// The languages that a training chose, in the tokenizer_config.json that the model came with.
+void keep_languages(const Tokenizer& tokenizer, std::string& file) {
+  const tapestry::SpecialIds& special = tokenizer.special();
+  if (special.languages.empty()) return;
+  Json config = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return;
+  const Json before = config;
+  const auto source = split_huggingface(tokenizer.serialized(), "the tokenizer").ids.language;
+  if (source) config["src_lang"] = tokenizer.piece(static_cast<int32_t>(*source));
+  // Without tgt_lang the ids of config.json say it.
+  const auto target = special.start_names_language() ? special.start : special.first;
+  const auto named = config.find("tgt_lang");
+  if (target && special.is_language(*target) && named != config.end() && named->is_string()) {
+    *named = tokenizer.piece(*target);
+  }
+  if (config != before) file = config.dump(2) + "\n";
+}
+
 }  // namespace
 
 std::map<std::string, std::string> own_files(const TokenizerPair& tokenizers) {
@@ -139,6 +157,7 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
     const bool made = name == "generation_config.json" || name == kConfigFile;
     if (!made && name != kUnreadRowsFile && name != kGgufGeneralFile) files[name] = bytes;
   }
+  keep_languages(*model.tokenizers.target, files["tokenizer_config.json"]);
   return files;
 }
 

@@ -42,7 +42,6 @@ void check_ids(const Json& theirs, const Config& config, const Counts& counts,
     reasons.push_back(
         concat("decoder_start_token_id is ", id.dump(), ", the tokenizer's is ", start));
   }
-  // mBART-50 has the language in front: that of the sources, unless the folder names another.
   const std::vector<int32_t> before = target.target().before;
   if (!target.first && !before.empty() && before != std::vector<int32_t>{target.bos}) {
     reasons.push_back(concat("forced_bos_token_id is missing: translations would begin with '",
@@ -75,6 +74,19 @@ void add_generation(const Json& generation, ModelType type, Json& theirs) {
     if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
   }
   if (ends.size() > 1) theirs["eos_token_id"] = ends;
+}
+
+// A sentence about a model of many languages.
+void tell_languages(const Tokenizer& tokenizer, Reasons& notes) {
+  const tapestry::SpecialIds& special = tokenizer.special();
+  if (special.languages.empty()) return;
+  const auto first = special.first ? special.first : special.start;
+  const bool chosen = !special.lacks_target_language() && first;
+  notes.push_back(concat("it knows ", special.languages.size(), " languages",
+                         chosen ? concat(" and writes '", tokenizer.piece(*first), '\'') : "",
+                         ": generation.source_language and target_language",
+                         " (--source-language, --target-language) ",
+                         chosen ? "choose others." : "say which."));
 }
 
 // A sentence if config.json and the tokenizer name different ends.
@@ -199,6 +211,7 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   check_ids(theirs, model.config, model.counts, imported.tokenizers, reasons);
   if (!reasons.empty()) refuse(folder, reasons);
   tell_ends(theirs, model, imported.tokenizers, model.notes);
+  tell_languages(*imported.tokenizers.target, model.notes);
   if (imported.tokenizers.target->special().one_text) {
     imported.tokenizers.came_with = companions_of(folder, *imported.tokenizers.target);
     std::string rows = unread_rows(folder, model);

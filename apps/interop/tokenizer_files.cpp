@@ -1,5 +1,6 @@
 #include "apps/interop/tokenizer_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "data/tokenizers/huggingface_files.h"
 #include "data/tokenizers/marian.h"
 #include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/tokenizer_json.h"
 
 namespace tapestry::interop {
 namespace {
@@ -36,16 +38,6 @@ std::shared_ptr<const Tokenizer> read_padded(const std::string& path, int64_t ro
          " rows for them.");
   }
   return load_tokenizer(with_unused_pieces(bytes, pieces, rows), path);
-}
-
-// True for a file of ours, which an export wrote: it has our ids, unlike those of other systems.
-bool is_own(const std::string& path) {
-  if (path.ends_with(".txt")) return true;
-  try {
-    return !load_tokenizer(read_file(path), path)->special().one_text;
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
@@ -75,6 +67,40 @@ HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
   return hints;
 }
 
+// T5's class puts its sentinels behind the pieces of the file.
+std::shared_ptr<const Tokenizer> read_t5(const std::string& folder, const std::string& path,
+                                         const HuggingFaceHints& hints) {
+  using Json = nlohmann::ordered_json;
+  constexpr int64_t kUsualSentinels = 100;
+  int64_t sentinels = kUsualSentinels;
+  const std::string options = folder + "/tokenizer_config.json";
+  if (fs::is_regular_file(options)) {
+    const Json json = Json::parse(read_file(options), nullptr, /*allow_exceptions=*/false);
+    const Json given = json.is_object() ? json.value("extra_ids", Json()) : Json();
+    if (given.is_number_integer()) {
+      sentinels = std::clamp<int64_t>(given.get<int64_t>(), 0, TokenizerOptions::kMostSentinels);
+    }
+  }
+  const std::string tokenizer = t5_tokenizer_json(read_file(path), sentinels, path);
+  nlohmann::json vocabulary = nlohmann::json::object();  // an ordered one looks through all keys
+  const Json made = Json::parse(tokenizer);
+  for (const Json& piece : made["model"]["vocab"]) {
+    vocabulary[piece[0].get<std::string>()] = vocabulary.size();
+  }
+  const HuggingFaceIds ids = huggingface_ids(folder, path, vocabulary.dump(), hints);
+  return load_tokenizer(join_huggingface(tokenizer, ids.json()), path);
+}
+
+// True for a file of ours, which an export wrote: it has our ids, unlike those of other systems.
+bool is_own(const std::string& path) {
+  if (path.ends_with(".txt")) return true;
+  try {
+    return !load_tokenizer(read_file(path), path)->special().one_text;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::string note_of(std::vector<std::string> without_row) {
   const size_t count = without_row.size();
   constexpr size_t kShown = 8;
@@ -101,6 +127,11 @@ TokenizerPair find_tokenizers(const std::string& folder, const Counts& counts,
                               std::vector<std::string>& notes) {
   const auto path = first_of(folder, {"tokenizer.model", "spiece.model", "tokenizer.txt"});
   const bool json = has_huggingface_tokenizer(folder);
+  const std::string type = config.value("model_type", "");
+  if (path && path->ends_with("spiece.model") && !json && (type == "t5" || type == "mt5")) {
+    const auto tokenizer = read_t5(folder, *path, hints_of(config, counts.source_vocab));
+    return {tokenizer, tokenizer};
+  }
   if (path && (!json || is_own(*path))) {
     const auto tokenizer = read_padded(*path, counts.source_vocab);
     return {tokenizer, tokenizer};

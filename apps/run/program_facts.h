@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "apps/run/log.h"
+#include "apps/run/outputs/log.h"
 
 namespace tapestry {
 

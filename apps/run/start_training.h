@@ -7,7 +7,7 @@
 
 #include "apps/checkpoint/run_folder.h"
 #include "apps/config/config.h"
-#include "apps/run/log.h"
+#include "apps/run/outputs/log.h"
 #include "apps/run/ranks.h"
 #include "apps/run/resume.h"
 #include "apps/tasks/task.h"

@@ -67,7 +67,7 @@ void warn_of_counts(const std::string& what, const FilterCounts& counts, const R
 }
 
 TokenizerPair settle_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
-  if (given.source) return given;
+  if (given.source) return with_languages(std::move(given), config.languages);
   TokenizerPair tokenizers = train_tokenizers(config.tokenizer, config.data.train, config.seed,
                                               context_with_cache(config, report, "tokenizer.bin"));
   const TokenizerOptions& options = config.tokenizer;

@@ -7,6 +7,7 @@
 #include "data/corpora/corpus.h"
 #include "data/corpora/encode_corpus.h"
 #include "data/files/files.h"
+#include "data/tokenizers/languages.h"
 #include "data/tokenizers/parts/text_regex.h"
 #include "data/tokenizers/tokenizer_types.h"
 
@@ -93,7 +94,9 @@ PairRows::PairRows(const TokenizerPair& tokenizers)
       source_filler(tokenizers.source->special().filler()),
       target_filler(tokenizers.target->special().filler()),
       banned(tokenizers.target->special().banned()),
-      more_ends(tokenizers.target->special().more_ends) {}
+      more_ends(tokenizers.target->special().more_ends) {
+  check_target_language(*tokenizers.target);
+}
 
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
                              const CorpusOptions& options, const LoadContext& context) {

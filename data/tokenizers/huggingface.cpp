@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "data/tokenizers/huggingface_files.h"
+#include "data/tokenizers/languages.h"
 #include "data/tokenizers/parts/added_tokens.h"
 #include "data/tokenizers/parts/decoders.h"
 #include "data/tokenizers/parts/normalizers.h"
@@ -148,6 +149,7 @@ class HuggingFaceTokenizer : public Tokenizer {
     for (const std::vector<int32_t>* const some : around) {
       for (const int32_t id : *some) known("frame", id);
     }
+    set_languages(ids, frames.one);
     special_.one_text = frames.one;
     special_.two_texts = frames.two;
     for (int64_t i = 0;; ++i) {
@@ -155,6 +157,24 @@ class HuggingFaceTokenizer : public Tokenizer {
       if (found == tokens_.end()) break;
       sentinel_ids_.push_back(static_cast<int32_t>(found - tokens_.begin()));
     }
+  }
+
+  // Languages count only where texts have one around them, which may be another than the file's.
+  void set_languages(const HuggingFaceIds& ids, TextFrame& frame) {
+    std::vector<int32_t> languages;
+    for (const int32_t id : special_.further) {
+      if (is_language_token(piece(id))) languages.push_back(id);
+    }
+    std::ranges::sort(languages);
+    bool any = false;
+    for (std::vector<int32_t>* const side : {&frame.before, &frame.after}) {
+      for (int32_t& id : *side) {
+        if (!std::ranges::binary_search(languages, id)) continue;
+        any = true;
+        if (ids.language) id = static_cast<int32_t>(*ids.language);
+      }
+    }
+    if (any) special_.languages = std::move(languages);
   }
 
   // Destination of the tokens: only ids, or ids with their places.

@@ -211,6 +211,11 @@ HuggingFaceIds find_ids(const Vocabulary& vocabulary, const NamedTokens& names,
   ids.eos = *end;
   ids.start = hints.start;
   ids.first = hints.first;
+  if (const std::string language = names.target_language(); !ids.first && !language.empty()) {
+    // mBART's decoder begins with the language itself.
+    const auto id = vocabulary.find(language);
+    if (id && id != hints.start) ids.first = id;
+  }
   ids.rows = hints.rows;
   for (const int64_t end : hints.ends) {
     const bool known = end == ids.eos || std::ranges::find(ids.ends, end) != ids.ends.end();
@@ -228,6 +233,7 @@ std::string HuggingFaceIds::json() const {
             {"mask", number(mask)}, {"start", number(start)}, {"rows", rows}};
   // Older checkpoints lack it, and their bytes must stay the same.
   if (first) json["first"] = *first;
+  if (language) json["language"] = *language;
   if (!ends.empty()) json["ends"] = ends;
   if (frames_once) json["frames_once"] = true;
   return json.dump();
@@ -263,6 +269,7 @@ HuggingFaceIds HuggingFaceIds::parse(const std::string& text, const std::string&
                               .mask = read("mask"),
                               .start = read("start"),
                               .first = read("first"),
+                              .language = read("language"),
                               .bos = needed("bos"),
                               .eos = needed("eos"),
                               .rows = read("rows").value_or(0),

@@ -13,10 +13,11 @@ namespace tapestry {
 /// are tokens; 0: as many.
 struct HuggingFaceIds {
   std::optional<int64_t> pad, unk, mask;
-  std::optional<int64_t> start;  ///< the decoder's first token; unset: bos
-  std::optional<int64_t> first;  ///< first token that it writes; unset: the begin token of texts
-  int64_t bos = 0;               ///< of a masked model: cls
-  int64_t eos = 0;               ///< of a masked model: sep
+  std::optional<int64_t> start;     ///< the decoder's first token; unset: bos
+  std::optional<int64_t> first;     ///< first token that it writes; unset: the begin token of texts
+  std::optional<int64_t> language;  ///< of sources, in the place of the template's
+  int64_t bos = 0;                  ///< of a masked model: cls
+  int64_t eos = 0;                  ///< of a masked model: sep
   int64_t rows = 0;
   std::vector<int64_t> ends = {};  ///< further tokens that end an output
   bool frames_once = false;        ///< SpecialIds::frames_once

@@ -248,8 +248,47 @@ void NamedTokens::set_options(Json& tokenizer) const {
   }
 }
 
+std::string NamedTokens::target_language() const { return content_of(member(config_, "tgt_lang")); }
+
+// Its class makes the frame anew, whatever tokenizer.json says.
+void NamedTokens::set_languages(Json& tokenizer) const {
+  if (class_ != "NllbTokenizer") return;
+  const std::unordered_map<std::string, int64_t> ids = token_ids(tokenizer);
+  const std::string named = content_of(member(config_, "src_lang"));
+  const std::string language = named.empty() ? "eng_Latn" : named;
+  const std::string end = find("eos").empty() ? "</s>" : find("eos");
+  const auto of_language = ids.find(language), of_end = ids.find(end);
+  if (of_language == ids.end() || of_end == ids.end()) return;
+  const auto text = [](const char* id) { return Json{{"Sequence", {{"id", id}, {"type_id", 0}}}}; };
+  const auto token = [](const std::string& id) {
+    return Json{{"SpecialToken", {{"id", id}, {"type_id", 0}}}};
+  };
+  const auto framed = [&](std::vector<Json> texts) {
+    std::vector<Json> parts;
+    if (flag("legacy_behaviour", false)) {
+      parts = std::move(texts);
+      parts.insert(parts.end(), {token(end), token(language)});
+    } else {
+      parts = {token(language)};
+      parts.insert(parts.end(), texts.begin(), texts.end());
+      parts.push_back(token(end));
+    }
+    return Json(parts);
+  };
+  const auto special = [](const std::string& id, int64_t number) {
+    return Json{{"id", id}, {"ids", {number}}, {"tokens", {id}}};
+  };
+  tokenizer["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", framed({text("A")})},
+      {"pair", framed({text("A"), text("B")})},
+      {"special_tokens",
+       {{end, special(end, of_end->second)}, {language, special(language, of_language->second)}}}};
+}
+
 void NamedTokens::apply(Json& tokenizer) const {
   add_tokens(tokenizer);
+  set_languages(tokenizer);
   set_options(tokenizer);
 }
 

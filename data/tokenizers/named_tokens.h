@@ -28,9 +28,12 @@ class NamedTokens {
   /// "bos" -> "<s>"; "" if no file says so.
   std::string find(const std::string& role) const;
 
+  /// The token of tokenizer_config.json's tgt_lang; "" if it names none.
+  std::string target_language() const;
+
   /// Does to the contents of a tokenizer.json what the files say: tokens that they name are cut out
-  /// of texts as tokens, and the classes of BERT and GPT-2 have keys for what is done to a text
-  /// first.
+  /// of texts as tokens, the classes of BERT and GPT-2 have keys for what is done to a text first,
+  /// and NLLB's puts its languages around texts.
   void apply(nlohmann::json& tokenizer) const;
 
  private:
@@ -43,6 +46,7 @@ class NamedTokens {
   std::vector<Named> tokens() const;
   void add_tokens(nlohmann::json& tokenizer) const;
   void set_options(nlohmann::json& tokenizer) const;
+  void set_languages(nlohmann::json& tokenizer) const;
   bool flag(const char* key, bool fallback) const;
 
   nlohmann::json config_, map_, added_;

@@ -54,6 +54,8 @@ struct SpecialIds {
   std::optional<int32_t> first = {};    ///< the first token of a translation, such as a language
   std::vector<int32_t> unused = {};   ///< no text has them: a model may have more rows than tokens
   std::vector<int32_t> further = {};  ///< other ids that are no text
+  /// Tokens that name a language, if a text has one of them around it; ascending.
+  std::vector<int32_t> languages = {};
   /// The tokenizer's own frame around texts. Unset, as in tokenizers of this project: each task has
   /// its own frame.
   std::optional<TextFrame> one_text = {};
@@ -76,9 +78,20 @@ struct SpecialIds {
   TextFrame target() const {
     TextFrame frame = side();
     frame.after.erase(std::ranges::find(frame.after, eos) + 1, frame.after.end());
-    if (first) frame.before = {*first};
+    if (first) {
+      frame.before = {*first};
+    } else {
+      std::erase_if(frame.before, [&](int32_t id) { return is_language(id); });  // the sources'
+    }
     return frame;
   }
+  bool is_language(int32_t id) const { return std::ranges::find(languages, id) != languages.end(); }
+  /// True if a written text begins with its language, and nothing says which one that is.
+  bool lacks_target_language() const {
+    return !first && !start_names_language() &&
+           std::ranges::any_of(side().before, [&](int32_t id) { return is_language(id); });
+  }
+  bool start_names_language() const { return start && is_language(*start); }
   TextFrame masked() const { return one_text.value_or(TextFrame{{bos}, {}}); }
   TextFrame classified() const { return one_text.value_or(TextFrame{{bos}, {eos}}); }
   /// Around a question and its context.

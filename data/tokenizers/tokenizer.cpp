@@ -78,6 +78,8 @@ std::string vocabulary_of(const std::string& bytes) {
   if (!is_huggingface(bytes)) return bytes;
   HuggingFaceFiles files = split_huggingface(bytes, "a tokenizer");
   files.ids.ends.clear();
+  files.ids.language.reset();
+  files.ids.first.reset();
   files.ids.frames_once = false;
   return join_huggingface(files.tokenizer, files.ids.json());
 }

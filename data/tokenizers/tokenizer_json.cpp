@@ -295,4 +295,62 @@ std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame) {
   return file.dump() + "\n";
 }
 
+std::string t5_tokenizer_json(const std::string& bytes, int64_t sentinels,
+                              const std::string& name) {
+  SentencePieceModel model = SentencePieceModel::parse(bytes, name);
+  constexpr const char* kSpecial[] = {"<pad>", "</s>", "<unk>"};
+  constexpr size_t kUnk = 2;
+  for (size_t id = 0; id < std::size(kSpecial); ++id) {
+    if (id < model.pieces.size() && model.pieces[id].text == kSpecial[id]) continue;
+    fail(ErrorKind::kData, "[tokenizer] ", name, " must begin with <pad>, </s> and <unk>, got '",
+         id < model.pieces.size() ? model.pieces[id].text : "", "' as piece ", id, '.');
+  }
+  if (model.algorithm != SentencePieceModel::kUnigram) {
+    fail(ErrorKind::kData, "[tokenizer] ", name, " must be a unigram model, as T5's are.");
+  }
+  for (int64_t i = sentinels; i-- > 0;) {
+    model.pieces.push_back({sentinel_piece(i), 0, SentencePieceModel::kControl});
+  }
+  Json pieces = Json::array(), added = Json::array();
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const Piece& piece = model.pieces[id];
+    pieces.push_back({piece.text, piece.score});
+    if (piece.type != SentencePieceModel::kControl && piece.type != SentencePieceModel::kUnknown) {
+      continue;
+    }
+    added.push_back({{"id", id},
+                     {"content", piece.text},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
+  Json normalizers = Json::array();
+  add_charsmap(model.charsmap, normalizers);
+  const Json end = {{"SpecialToken", {{"id", kSpecial[1]}, {"type_id", 0}}}};
+  const auto text = [](const char* id) { return Json{{"Sequence", {{"id", id}, {"type_id", 0}}}}; };
+  const Json json = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", added},
+      {"normalizer", normalizers.empty() ? Json() : normalizers[0]},
+      {"pre_tokenizer",
+       sequence("pretokenizers", {{{"type", "WhitespaceSplit"}}, metaspace(/*prefix=*/true)})},
+      {"post_processor",
+       {{"type", "TemplateProcessing"},
+        {"single", {text("A"), end}},
+        {"pair", {text("A"), end, text("B"), end}},
+        {"special_tokens",
+         {{kSpecial[1], {{"id", kSpecial[1]}, {"ids", {1}}, {"tokens", {kSpecial[1]}}}}}}}},
+      {"decoder", metaspace(/*prefix=*/true)},
+      {"model",
+       {{"type", "Unigram"},
+        {"unk_id", kUnk},
+        {"vocab", std::move(pieces)},
+        {"byte_fallback", false}}}};
+  return json.dump(2) + "\n";
+}
+
 }  // namespace tapestry

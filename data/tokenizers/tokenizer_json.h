@@ -15,4 +15,9 @@ namespace tapestry {
 /// characters of different kinds, which are several unknown tokens there.
 std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame);
 
+/// The bytes of tokenizer.json that T5's class makes of the spiece.model `bytes`, which has pad,
+/// eos and unk as its first pieces: `sentinels` "<extra_id_i>" stand behind its pieces, the first
+/// one last. Throws Error(kData) naming the file if it is no such model.
+std::string t5_tokenizer_json(const std::string& bytes, int64_t sentinels, const std::string& name);
+
 }  // namespace tapestry

@@ -57,10 +57,14 @@ void MultiHeadAttention::validate(const Options& options, const OptionReport& re
                     options.hidden_size, " and ", heads, '.');
   report.expect(groups > 0 && heads % groups == 0, "num_key_value_heads",
                 "must divide num_attention_heads, got ", groups, " and ", heads, '.');
-  report.expect(!whole || options.rope_positions == 0 || options.head_size() % 2 == 0,
-                own ? "head_size" : "hidden_size",
+  const bool all = options.rotary_share == 1, rotates = whole && options.rope_positions > 0;
+  report.expect(!rotates || !all || options.head_size() % 2 == 0, own ? "head_size" : "hidden_size",
                 "must give heads of even size for rotary positions, got ",
                 own ? options.own_head_size : options.hidden_size, " and ", heads, " heads.");
+  report.expect(!rotates || all || (options.rotary_size() > 0 && options.rotary_size() % 2 == 0),
+                "partial_rotary_factor",
+                "must rotate an even number of the numbers of a head, got ", options.rotary_share,
+                " of ", options.head_size(), '.');
   report.expect(options.value_head_size >= 0, "value_head_size", "must be at least 0, got ",
                 options.value_head_size, '.');
   report.expect(options.window >= 0, "attention_window", "must be at least 0, got ", options.window,
@@ -71,7 +75,11 @@ QueryKeyNorm::QueryKeyNorm(const MultiHeadAttention::Options& options, const Par
   if (options.qk_norm == QkNorm::kNone) return;
   const bool each = options.qk_norm == QkNorm::kHead;
   const int64_t size = options.head_size();
-  const Norm::Options rms{{.kind = NormKind::kRms, .eps = options.norm_eps}, /*bias=*/false};
+  const Norm::Options rms{{.kind = NormKind::kRms, .eps = options.norm_eps},
+                          /*bias=*/false,
+                          /*biased_running_variance=*/false,
+                          /*running_momentum=*/0.1,
+                          options.norm_unit_offset};
   q.emplace(each ? size : options.query_width(), rms, scope / "q_norm");
   k.emplace(each ? size : options.groups() * size, rms, scope / "k_norm");
 }
@@ -100,7 +108,7 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
           scope / "out"),
       qk_norm(options, scope),
       rope_angles(options.rope_positions > 0
-                      ? rotary_positions(options.rope_positions, options.head_size(),
+                      ? rotary_positions(options.rope_positions, options.rotary_size(),
                                          {options.rope_theta, options.rope_scaling}, scope)
                       : PositionTable()) {}
 
@@ -118,6 +126,7 @@ Var SelfAttention::project(const Var& x, const Positions& positions) const {
   if (!rope_angles.defined()) return packed;
   return rope(packed, rope_angles.rows(positions.first + x.shape()[1]).value(),
               {.heads = options.heads + options.groups(),
+               .head_size = options.head_size(),
                .position_offset = positions.first,
                .position_offsets = positions.firsts,
                .layout = options.rope_layout});
@@ -131,6 +140,7 @@ Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
                              .causal = causal,
                              .key_lengths = lengths,
                              .dropout = options.dropout,
+                             .scale = options.scale,
                              .value_size = options.value_head_size,
                              .window = options.window,
                              .prefix_lengths = context.prefix_lengths,
@@ -148,6 +158,7 @@ Var SelfAttention::step(const Var& x, KeyValueCache& cache, const DecodingStep& 
   AttentionOptions how{.heads = options.heads,
                        .kv_heads = options.kv_heads,
                        .causal = true,
+                       .scale = options.scale,
                        .value_size = options.value_head_size,
                        .window = options.window,
                        .relative_bias = context.relative_bias};
@@ -195,6 +206,7 @@ Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& mem
                              .kv_heads = options.kv_heads,
                              .key_lengths = memory_lengths,
                              .dropout = options.dropout,
+                             .scale = options.scale,
                              .value_size = options.value_head_size,
                              .mask = mask};
   const Var query = qk_norm.queries(q(x));
@@ -208,6 +220,7 @@ Var CrossAttention::step(const Var& x, const KeyValueCache& memory,
                        {.heads = options.heads,
                         .kv_heads = options.kv_heads,
                         .key_lengths = held.lengths,
+                        .scale = options.scale,
                         .value_size = options.value_head_size,
                         .key_rows = held.key_rows}));
 }

@@ -61,11 +61,13 @@ struct MultiHeadAttention {
     int64_t own_head_size = 0;          ///< K, ModelOptions::head_size; 0: hidden_size / heads
     int64_t value_head_size = 0;        ///< Kv; 0: K, as queries and keys
     int64_t window = 0;                 ///< AttentionOptions::window of self-attention; 0: none
+    double scale = 0;                   ///< AttentionOptions::scale; 0: 1 / sqrt(K)
     double dropout = 0;                 ///< of the attention weights
     bool bias = true;                   ///< of queries, keys and values
     std::optional<bool> out_bias = {};  ///< of the projection behind them; unset: as bias
     QkNorm qk_norm = QkNorm::kNone;
-    double norm_eps = 1e-5;  ///< of qk_norm
+    double norm_eps = 1e-5;         ///< of qk_norm
+    bool norm_unit_offset = false;  ///< of qk_norm, Norm::Options::unit_offset
     MatrixInit in_init = {}, out_init = {};
     /// For self-attention: the number of rotary positions whose rows are made at once, others as
     /// needed; 0: queries and keys are not rotated.
@@ -73,6 +75,11 @@ struct MultiHeadAttention {
     double rope_theta = 10000;
     RopeScaling rope_scaling = {};
     RopeLayout rope_layout = RopeLayout::kHalf;
+    double rotary_share = 1;  ///< ModelOptions::partial_rotary_factor
+    /// The elements of a head that are rotated.
+    int64_t rotary_size() const {
+      return static_cast<int64_t>(static_cast<double>(head_size()) * rotary_share);
+    }
     int64_t head_size() const { return own_head_size > 0 ? own_head_size : hidden_size / heads; }
     int64_t query_width() const { return heads * head_size(); }
     int64_t value_size() const { return value_head_size > 0 ? value_head_size : head_size(); }

@@ -41,7 +41,7 @@ Var Linear::operator()(const Var& x) const {
 }
 
 Norm::Norm(int64_t size, const Options& options, const ParamScope& scope)
-    : weight(scope.create("weight", {size}, Init::ones())),
+    : weight(scope.create("weight", {size}, options.unit_offset ? Init::zeros() : Init::ones())),
       bias(options.kind != NormKind::kRms && options.bias
                ? scope.create("bias", {size}, Init::zeros())
                : Var()),
@@ -52,8 +52,8 @@ Norm::Norm(int64_t size, const Options& options, const ParamScope& scope)
 }
 
 Var Norm::operator()(const Var& x) const {
-  if (options.kind != NormKind::kBatch) return norm(x, weight, bias, options);
-  return batch_norm(x, weight, bias, running_mean, running_var,
+  if (options.kind != NormKind::kBatch) return norm(x, gamma(), bias, options);
+  return batch_norm(x, gamma(), bias, running_mean, running_var,
                     {.eps = options.eps,
                      .momentum = options.running_momentum,
                      .biased = options.biased_running_variance});
@@ -61,7 +61,7 @@ Var Norm::operator()(const Var& x) const {
 
 Var Norm::operator()(const Var& x, const Var& residual) const {
   if (options.kind == NormKind::kBatch) return (*this)(residual + dropout(x, options.dropout));
-  return residual_norm(x, residual, weight, bias, options).normed;
+  return residual_norm(x, residual, gamma(), bias, options).normed;
 }
 
 const char* name_of(const HiddenAct& act) {
@@ -102,7 +102,15 @@ Var FeedForward::operator()(const Var& x) const {
 }
 
 Residual::Residual(const Options& options, const ParamScope& scope)
-    : norm(options.hidden_size, options.norm, scope), position(options.position) {}
+    : position(options.position), dropout(options.norm.dropout) {
+  const bool sandwich = position == NormPosition::kSandwich;
+  if (position == NormPosition::kPost || position == NormPosition::kPre || sandwich) {
+    norm.emplace(options.hidden_size, options.norm, scope);
+  }
+  if (position == NormPosition::kBranch || sandwich) {
+    out_norm.emplace(options.hidden_size, options.norm, sandwich ? scope / "out" : scope);
+  }
+}
 
 Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device device) {
   Tensor table = Tensor::empty({length, size}, DType::kFloat64);
@@ -112,6 +120,24 @@ Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device de
     for (int64_t i = 0; i < size; ++i, ++element) {
       const double frequency = std::pow(10000.0, -static_cast<double>(i - i % 2) / size);
       *element = i % 2 == 0 ? std::sin(p * frequency) : std::cos(p * frequency);
+    }
+  }
+  return table.to(dtype).to(device);
+}
+
+Tensor fairseq_positions(int64_t length, int64_t size, DType dtype, Device device) {
+  constexpr int64_t kFirst = 2;
+  Tensor table = Tensor::empty({length, size}, DType::kFloat64);
+  if (!ShapesOnly::has_memory(table.bytes())) return Tensor::empty({length, size}, dtype, device);
+  const int64_t half = size / 2;
+  for (int64_t p = 0; p < length; ++p) {
+    double* const row = table.data<double>() + p * size;
+    for (int64_t i = 0; i < half; ++i) {
+      const double frequency =
+          std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half - 1));
+      const double angle = static_cast<double>(p + kFirst) * frequency;
+      row[i] = std::sin(angle);
+      row[half + i] = std::cos(angle);
     }
   }
   return table.to(dtype).to(device);

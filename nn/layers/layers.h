@@ -2,6 +2,8 @@
 // scope that names its parameters, the call operator is const.
 #pragma once
 
+#include <optional>
+
 #include "autograd/ops.h"
 #include "nn/layers/adapter.h"
 #include "nn/layers/parameters.h"
@@ -61,6 +63,7 @@ struct Norm {
     bool bias = true;                      ///< layer and batch norms have a beta
     bool biased_running_variance = false;  ///< of batch norms (BatchNormOptions::biased)
     double running_momentum = 0.1;         ///< see BatchNormOptions::momentum
+    bool unit_offset = false;  ///< the weight is stored as gamma - 1 (Gemma), and starts at 0
   };
 
   Norm(int64_t size, const Options& options, const ParamScope& scope);
@@ -68,12 +71,15 @@ struct Norm {
   /// norm(residual + dropout(x)), dropout that of the options.
   Var operator()(const Var& x, const Var& residual) const;
 
-  Var weight, bias;
+  Var weight, bias;  ///< gamma, or gamma - 1 with unit_offset
   Options options;
   /// Running statistics of a batch norm, else undefined: saved with the parameters, not trained
   /// (Ioffe and Szegedy 2015). Each forward pass under a tape has statistics of its own, so
   /// micro-batches do not equal one big batch.
   Tensor running_mean, running_var;
+
+ private:
+  Var gamma() const { return options.unit_offset ? weight + 1. : weight; }
 };
 
 /// The function between the two matrices of a feed-forward network. Gated: act(gate(x)) * up(x),
@@ -113,9 +119,27 @@ struct FeedForward {
 };
 
 enum class NormPosition {
-  kPost,  ///< norm(x + f(x)), Vaswani et al. 2017
-  kPre,   ///< x + f(norm(x)), Xiong et al. 2020
+  kPost,      ///< norm(x + f(x)), Vaswani et al. 2017
+  kPre,       ///< x + f(norm(x)), Xiong et al. 2020
+  kSandwich,  ///< x + norm(f(norm(x))), Ding et al. 2021; Gemma 2 and 3
+  kBranch,    ///< x + norm(f(x)), Liu et al. 2022; OLMo 2
+  kNone,      ///< x + f(x)
 };
+constexpr const char* name_of(NormPosition position) {
+  switch (position) {
+    case NormPosition::kPost:
+      return "post";
+    case NormPosition::kPre:
+      return "pre";
+    case NormPosition::kSandwich:
+      return "sandwich";
+    case NormPosition::kBranch:
+      return "branch";
+    case NormPosition::kNone:
+      return "none";
+  }
+  return nullptr;
+}
 
 /// The residual connection around a sub-layer f, with its norm and the dropout of f's output.
 struct Residual {
@@ -129,19 +153,29 @@ struct Residual {
 
   template <class F>
   Var operator()(const Var& x, F&& f) const {
-    if (position == NormPosition::kPost) {
-      return norm(f(x), x);
-    }
-    return x + dropout(f(norm(x)), norm.options.dropout);
+    return position == NormPosition::kPost ? (*norm)(f(x), x) : x + branch(x, f);
+  }
+  /// What is added to x; not with kPost.
+  template <class F>
+  Var branch(const Var& x, F&& f) const {
+    const Var y = f(norm ? (*norm)(x) : x);
+    return tapestry::dropout(out_norm ? (*out_norm)(y) : y, dropout);
   }
 
-  Norm norm;
   NormPosition position;
+  double dropout;
+  std::optional<Norm> norm;      ///< before f; of kPost, behind the sum
+  std::optional<Norm> out_norm;  ///< behind f, "<scope>.out" of kSandwich
 };
 
 /// The sinusoidal table (length, size): row p holds sin(p w_i) in column 2i and cos(p w_i) in
 /// column 2i + 1, w_i = 10000^(-2i / size) (Vaswani et al. 2017, 3.5).
 Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device device = {});
+
+/// Sinusoids as fairseq has them, and M2M100: row p of (length, size) is that of position p + 2,
+/// since 0 and 1 are not places of its texts. The sines of all size / 2 frequencies come first,
+/// then the cosines; w_i = 10000^(-i / (size / 2 - 1)). `size` is even and more than 2.
+Tensor fairseq_positions(int64_t length, int64_t size, DType dtype, Device device = {});
 
 /// The table of rope() (length, size): row p holds cos(p w_i), then sin(p w_i), i from 0 to size /
 /// 2

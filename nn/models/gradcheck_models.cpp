@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "core/base/enumerators.h"
 #include "core/base/philox.h"
 #include "core/kernels/elementwise/activation_functors.h"
 #include "nn/attention/attention_pooling.h"
@@ -226,9 +227,13 @@ void add_layers(Cases& cases, const Inputs& in) {
       FeedForward::Options{
           .hidden_size = 8, .intermediate_size = 12, .act = Activation::kSilu, .dropout = 0.2},
       {x}, [=](const FeedForward& f) { return f(x); }));
-  for (const NormPosition position : {NormPosition::kPost, NormPosition::kPre}) {
+  cases.push_back(layer_case<SmallNorm>(
+      in, "Norm, RMS, unit offset",
+      Norm::Options{{.kind = NormKind::kRms}, false, false, 0.1, /*unit_offset=*/true}, {narrow},
+      [=](const SmallNorm& f) { return f(narrow); }));
+  for (const NormPosition position : enumerators<NormPosition>()) {
     cases.push_back(layer_case<Residual>(
-        in, position == NormPosition::kPost ? "Residual, post-norm" : "Residual, pre-norm",
+        in, concat("Residual, ", name_of(position), "-norm"),
         Residual::Options{.hidden_size = 8, .position = position, .norm = {{.dropout = 0.2}, true}},
         {x}, [=](const Residual& f) { return f(x, [](const Var& h) { return tanh(h); }); }));
   }
@@ -335,6 +340,46 @@ void add_blocks(Cases& cases, const Inputs& in) {
   }
 }
 
+// Layers that differ from each other, and other ways through a layer; `o` is Llama's.
+void add_layers_that_differ(Cases& cases, const Inputs& in, ModelOptions o) {
+  o.num_hidden_layers = 3;
+  ModelOptions gemma = o;
+  gemma.head_size = 6;
+  gemma.qk_norm = QkNorm::kHead;
+  gemma.norm_position = NormPosition::kSandwich;
+  gemma.norm_unit_offset = true;
+  gemma.attention_window = 2;
+  gemma.layer_types = {LayerType::kWindow, LayerType::kFull};
+  gemma.window_rope_theta = 100;
+  cases.push_back(language_model_case(in, "LanguageModel, Gemma 3", gemma, true));
+  ModelOptions olmo = o;
+  olmo.qk_norm = QkNorm::kProjection;
+  olmo.norm_position = NormPosition::kBranch;
+  olmo.layer_types = {LayerType::kUnplaced, LayerType::kFull};
+  cases.push_back(language_model_case(in, "LanguageModel, OLMo 2, unplaced layers", olmo, true));
+  ModelOptions neox = o;
+  neox.norm = NormKind::kLayer;
+  neox.bias = true;
+  neox.num_key_value_heads = 0;
+  neox.hidden_act = Activation::kGelu;
+  neox.parallel_residual = true;
+  neox.partial_rotary_factor = 0.5;
+  neox.recompute = true;
+  cases.push_back(language_model_case(in, "LanguageModel, GPT-NeoX", neox, true));
+  ModelOptions modern = o;
+  modern.norm = NormKind::kLayer;
+  modern.embedding_norm = true;
+  modern.first_norm = false;
+  modern.attention_window = 2;
+  modern.layer_types = {LayerType::kFull, LayerType::kWindow};
+  cases.push_back(language_model_case(in, "LanguageModel, ModernBERT", modern, false));
+  ModelOptions sandwich = small_options();
+  sandwich.norm_position = NormPosition::kSandwich;
+  sandwich.attention_window = 2;
+  sandwich.layer_types = {LayerType::kFull, LayerType::kWindow};
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, sandwich-norm, windows", sandwich));
+}
+
 void add_models(Cases& cases, const Inputs& in) {
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, post-norm, tied", small_options()));
   cases.push_back(encoder_decoder_case(
@@ -389,6 +434,25 @@ void add_models(Cases& cases, const Inputs& in) {
   t5.recompute = true;
   cases.push_back(language_model_case(in, "LanguageModel, relative positions", t5, true));
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, relative positions", t5));
+  t5.recompute = false;
+  t5.attention_window = 0;
+  t5.norm = NormKind::kRms;
+  t5.bias = false;
+  t5.hidden_act = {Activation::kGeluTanh, /*gated=*/true};
+  t5.head_size = 3;
+  t5.attention_scale = 0.8;
+  t5.logit_scale = 0.6;
+  t5.tie_word_embeddings = false;
+  t5.share_encoder_decoder_embeddings = true;
+  t5.relative_attention_num_buckets = 6;
+  t5.relative_attention_max_distance = 5;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, T5", t5));
+  cases.push_back(language_model_case(in, "LanguageModel, scaled scores and logits", t5, true));
+  ModelOptions m2m = small_options();
+  m2m.norm_position = NormPosition::kPre;
+  m2m.position_embedding = PositionEmbedding::kFairseq;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, fairseq's sinusoids", m2m));
+  add_layers_that_differ(cases, in, llama);
   ModelOptions alibi = gpt;
   alibi.position_embedding = PositionEmbedding::kAlibi;
   alibi.value_head_size = 3;

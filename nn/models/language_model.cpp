@@ -68,13 +68,16 @@ LanguageModel::LanguageModel(const ModelOptions& options, const Vocabulary& voca
 Var LanguageModel::hidden(const Tensor& ids, const Tensor& lengths, const Tensor& segments,
                           const AttentionContext& context) const {
   const Var x = trunk(ids, lengths, segments, context);
+  if (!masked) return scaled_for_logits(options, x);
   return head ? (*head)(x) : x;
 }
 
 CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_options) const {
   loss_options.ignore_index = vocabulary.no_target;
   Var x = trunk(batch.ids, batch.lengths, batch.segments, {.prefix_lengths = batch.prefix_lengths});
-  if (!masked) return output.loss(x, batch.targets, loss_options);
+  if (!masked) {
+    return output.loss(scaled_for_logits(options, x), batch.targets, loss_options);
+  }
   // An embedding lookup in the hidden states takes the rows that have a target, about one in seven.
   const Places places = places_with_target(batch.targets, vocabulary.no_target, batch.ids.device());
   x = embedding(places.rows, reshape(x, {batch.ids.numel(), options.hidden_size}));
@@ -100,7 +103,8 @@ void LanguageModel::add(const Tensor& ids, const std::vector<int32_t>& lengths, 
 Var LanguageModel::advance(const Tensor& tokens, State& state) const {
   const int64_t rows = tokens.numel();
   const DecodingStep step = state.tokens.next(tokens.device());
-  const Var x = trunk.step(tokens.reshape({rows, 1}), state.layers, step);
+  const Var x =
+      scaled_for_logits(options, trunk.step(tokens.reshape({rows, 1}), state.layers, step));
   return reshape(x, {rows, options.hidden_size});
 }
 

@@ -33,8 +33,65 @@ void validate_initializer(const ModelOptions& o, const OptionReport& report) {
                 o.initializer_range, '.');
 }
 
+ModelOptions ModelOptions::of_layer(int64_t i) const {
+  ModelOptions options = *this;
+  options.first_norm = first_norm || i > 0;
+  const LayerType type = layer_types.empty()
+                             ? (attention_window > 0 ? LayerType::kWindow : LayerType::kFull)
+                             : layer_types[static_cast<size_t>(i) % layer_types.size()];
+  if (type != LayerType::kWindow) options.attention_window = 0;
+  if (type == LayerType::kUnplaced) options.position_embedding = PositionEmbedding::kNone;
+  if (type == LayerType::kWindow && window_rope_theta > 0) {
+    options.rope_theta = window_rope_theta;
+    options.rope_scaling = {};
+  }
+  options.layer_types.clear();
+  options.window_rope_theta = 0;
+  return options;
+}
+
+namespace {
+
+void validate_layers(const ModelOptions& o, const OptionReport& report) {
+  const auto has = [&](LayerType type) {
+    return std::ranges::find(o.layer_types, type) != o.layer_types.end();
+  };
+  const bool rope = o.position_embedding == PositionEmbedding::kRope;
+  const bool windowed = o.layer_types.empty() ? o.attention_window > 0 : has(LayerType::kWindow);
+  report.expect(o.layer_types.empty() || windowed == (o.attention_window > 0), "attention_window",
+                windowed ? "must be more than 0 with a 'window' in layer_types, got "
+                         : "must be 0 without a 'window' in layer_types, got ",
+                o.attention_window, '.');
+  report.expect(rope || !has(LayerType::kUnplaced), "layer_types",
+                "'unplaced' needs position_embedding rope: others do not belong to a layer.");
+  report.expect(o.window_rope_theta == 0 || (rope && windowed), "window_rope_theta",
+                "needs position_embedding rope and layers with a window, got ", o.window_rope_theta,
+                '.');
+  report.expect(o.window_rope_theta >= 0, "window_rope_theta", "must be at least 0, got ",
+                o.window_rope_theta, '.');
+  report.expect(o.partial_rotary_factor > 0 && o.partial_rotary_factor <= 1,
+                "partial_rotary_factor", "must be in (0, 1], got ", o.partial_rotary_factor, '.');
+  report.expect(o.partial_rotary_factor == 1 || o.kv_latent_size == 0, "partial_rotary_factor",
+                "must be 1 with kv_latent_size, whose rope_head_size says it, got ",
+                o.partial_rotary_factor, '.');
+}
+
+void validate_norms(const ModelOptions& o, const OptionReport& report) {
+  const bool pre = o.norm_position == NormPosition::kPre;
+  report.expect(pre || !o.parallel_residual, "parallel_residual", "needs norm_position pre, got ",
+                name_of(o.norm_position), '.');
+  report.expect(pre || o.first_norm, "first_norm", "must be true without norm_position pre, got ",
+                name_of(o.norm_position), '.');
+  report.expect(o.norm != NormKind::kBatch || !o.norm_unit_offset, "norm_unit_offset",
+                "must be false with norm batchnorm.");
+}
+
+}  // namespace
+
 void ModelOptions::validate(const OptionReport& report) const {
   validate_initializer(*this, report);
+  validate_layers(*this, report);
+  validate_norms(*this, report);
   if (kv_latent_size > 0) {
     report.expect(num_key_value_heads == 0 || num_key_value_heads == num_attention_heads,
                   "num_key_value_heads",
@@ -54,6 +111,23 @@ void ModelOptions::validate(const OptionReport& report) const {
   rope_scaling.validate(OptionReport([&](const std::string& member, const std::string& problem) {
     report.expect(false, concat("rope_scaling.", member).c_str(), problem);
   }));
+  const bool fairseq = position_embedding == PositionEmbedding::kFairseq;
+  report.expect(!fairseq || (hidden_size % 2 == 0 && hidden_size > 2), "hidden_size",
+                "must be even and more than 2 for sinusoidal positions of fairseq's, got ",
+                hidden_size, '.');
+  report.expect(attention_scale >= 0, "attention_scale", "must be at least 0, got ",
+                attention_scale, '.');
+  report.expect(attention_scale == 0 || kv_latent_size == 0, "attention_scale",
+                "must be 0 with kv_latent_size, got ", attention_scale, '.');
+  report.expect(logit_scale > 0, "logit_scale", "must be more than 0, got ", logit_scale, '.');
+  if (position_embedding == PositionEmbedding::kRelative) {
+    const int64_t buckets = relative_attention_num_buckets;
+    report.expect(buckets >= 4, "relative_attention_num_buckets", "must be at least 4, got ",
+                  buckets, '.');
+    report.expect(relative_attention_max_distance > buckets / 2, "relative_attention_max_distance",
+                  "must be more than half of relative_attention_num_buckets, got ",
+                  relative_attention_max_distance, " and ", buckets, '.');
+  }
   report.expect(position_embedding != PositionEmbedding::kSinusoidal || hidden_size % 2 == 0,
                 "hidden_size", "must be even for sinusoidal positions, got ", hidden_size, '.');
 }
@@ -66,17 +140,20 @@ MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t bra
           .own_head_size = o.head_size,
           .value_head_size = o.value_head_size,
           .window = o.attention_window,
+          .scale = o.attention_scale,
           .dropout = o.attention_dropout,
           .bias = o.has_query_bias(),
           .out_bias = o.has_attention_out_bias(),
           .qk_norm = o.qk_norm,
           .norm_eps = o.norm_eps,
+          .norm_unit_offset = o.norm_unit_offset,
           .in_init = matrix_init(o),
           .out_init = residual_init(o, branches),
           .rope_positions = rope ? o.max_position_embeddings : 0,
           .rope_theta = o.rope_theta,
           .rope_scaling = o.rope_scaling,
-          .rope_layout = o.rope_layout};
+          .rope_layout = o.rope_layout,
+          .rotary_share = o.partial_rotary_factor};
 }
 
 LatentAttention::Options latent_attention_options(const ModelOptions& o, int64_t branches) {
@@ -123,11 +200,18 @@ Norm::Options norm_options(const ModelOptions& o) {
   return {{.kind = o.norm, .eps = o.norm_eps, .dropout = o.dropout},
           o.bias,
           o.norm_running_variance == RunningVariance::kBiased,
-          o.norm_momentum};
+          o.norm_momentum,
+          o.norm_unit_offset};
 }
 
 Residual::Options residual_options(const ModelOptions& o) {
   return {.hidden_size = o.hidden_size, .position = o.norm_position, .norm = norm_options(o)};
+}
+
+Residual::Options first_residual_options(const ModelOptions& o) {
+  Residual::Options options = residual_options(o);
+  if (!o.first_norm) options.position = NormPosition::kNone;
+  return options;
 }
 
 }  // namespace tapestry

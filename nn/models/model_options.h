@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "nn/attention/attention_pooling.h"
 #include "nn/attention/latent_attention.h"
@@ -17,7 +18,23 @@ enum class RunningVariance { kUnbiased, kBiased };
 /// those of queries, keys and values (Qwen2), or these and the one behind them.
 enum class AttentionBias { kAsOthers, kNone, kInputs, kAll };
 
-enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kAlibi, kRelative, kNone };
+/// What a layer's self-attention sees and knows: all tokens (full), those in the window, or all of
+/// them without rotary positions (Yang et al. 2025; SmolLM3).
+enum class LayerType { kFull, kWindow, kUnplaced };
+constexpr const char* name_of(LayerType type) {
+  switch (type) {
+    case LayerType::kFull:
+      return "full";
+    case LayerType::kWindow:
+      return "window";
+    case LayerType::kUnplaced:
+      return "unplaced";
+  }
+  return nullptr;
+}
+
+/// kFairseq: fairseq_positions(), from position 2 on.
+enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kAlibi, kRelative, kNone, kFairseq };
 
 /// Names and meanings follow Hugging Face.
 struct ModelOptions {
@@ -28,6 +45,9 @@ struct ModelOptions {
   int64_t head_size = 0;             ///< K, of a head's queries and keys; 0: hidden_size / heads
   int64_t value_head_size = 0;       ///< Kv, of a head's values; 0: K
   int64_t attention_window = 0;      ///< of self-attention, AttentionOptions::window; 0: none
+  /// Layer i is of type i modulo their number; empty: all have the window, if there is one.
+  std::vector<LayerType> layer_types = {};
+  double attention_scale = 0;  ///< factor of all scores; 0: 1 / sqrt(K)
   /// Latent self-attention (nn/attention/latent_attention.h) with C numbers per token; 0: ordinary
   /// attention.
   int64_t kv_latent_size = 0;
@@ -41,6 +61,10 @@ struct ModelOptions {
   NormPosition norm_position = NormPosition::kPost;
   std::optional<bool> final_norm = {};  ///< a norm behind each stack; unset: in pre-norm models
   double norm_eps = 1e-5;
+  bool norm_unit_offset = false;  ///< weights of norms are stored as w - 1 (Gemma)
+  /// A layer's sub-layers read one norm's input and are added together (GPT-NeoX); pre-norm only.
+  bool parallel_residual = false;
+  bool first_norm = true;  ///< a norm before the first sub-layer of a stack (not ModernBERT's)
   RunningVariance norm_running_variance = RunningVariance::kUnbiased;  ///< of batch norms
   double norm_momentum = 0.1;  ///< the batch's share of their running statistics
   bool bias = true;            ///< linear layers and layer norms of the trunk have one
@@ -52,12 +76,22 @@ struct ModelOptions {
   double rope_theta = 10000;
   RopeScaling rope_scaling = {};
   RopeLayout rope_layout = RopeLayout::kHalf;
+  double partial_rotary_factor = 1;  ///< the share of a head that is rotated: its first numbers
+  /// The base of layers with a window, whose positions are never scaled; 0: as all others.
+  double window_rope_theta = 0;
+  /// Of kRelative: the number of its biases for a head, and the distance from which on all share
+  /// one (relative_bucket()).
+  int64_t relative_attention_num_buckets = 32;
+  int64_t relative_attention_max_distance = 128;
   int64_t type_vocab_size = 0;      ///< number of segment embeddings (BERT's 2); 0: none
   bool embedding_norm = false;      ///< norm of the summed embeddings (BERT)
   bool tie_word_embeddings = true;  ///< classifier = target embedding (= source embedding)
-  bool output_bias = false;         ///< the classifier over the vocabulary has one, tied or not
+  /// With one vocabulary an untied encoder-decoder has one embedding table for both sides, too.
+  bool share_encoder_decoder_embeddings = false;
+  bool output_bias = false;      ///< the classifier over the vocabulary has one, tied or not
   bool transformed_head = true;  ///< a masked model's classifier reads dense, activation and norm
   bool scale_embeddings = true;  ///< by sqrt(D)
+  double logit_scale = 1;        ///< factor of the logits of a model that writes
   /// Initializer of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
   std::optional<Initializer> initializer = {};
   /// The deviation of kNormal. In a pre-norm model the projections back into the residual stream
@@ -100,7 +134,9 @@ struct ModelOptions {
     return attention_bias == AttentionBias::kAsOthers ? bias
                                                       : attention_bias == AttentionBias::kAll;
   }
-  bool has_final_norm() const { return final_norm.value_or(norm_position == NormPosition::kPre); }
+  bool has_final_norm() const { return final_norm.value_or(norm_position != NormPosition::kPost); }
+  /// The options of layer `i` of a stack, with its own window, positions and first norm.
+  ModelOptions of_layer(int64_t i) const;
 
   /// Sizes that do not fit each other, of a model with attention.
   void validate(const OptionReport& report = OptionReport::throwing("model")) const;
@@ -118,6 +154,8 @@ LatentAttention::Options latent_attention_options(const ModelOptions& options, i
 FeedForward::Options feed_forward_options(const ModelOptions& options, int64_t branches);
 Norm::Options norm_options(const ModelOptions& options);
 Residual::Options residual_options(const ModelOptions& options);
+/// That of a layer's first sub-layer.
+Residual::Options first_residual_options(const ModelOptions& options);
 
 /// Cache bytes of one token in the self-attention of one layer: 2G * K numbers, or C + R.
 int64_t cache_bytes_per_token(const ModelOptions& options, DType dtype);

@@ -6,8 +6,6 @@
 namespace tapestry {
 namespace {
 
-constexpr int64_t kBuckets = 32, kFarthest = 128;
-
 // (H, 2 * reach - 1): -slope * |d|.
 Tensor alibi_table(int64_t heads, int64_t reach, DType dtype, Device device) {
   Tensor table = Tensor::empty({heads, 2 * reach - 1}, DType::kFloat64);
@@ -53,12 +51,14 @@ RelativePositions::RelativePositions(const ModelOptions& o, bool causal, const P
   if (o.position_embedding != PositionEmbedding::kRelative) return;
   const double deviation =
       o.initializer_range > 0 ? o.initializer_range : 1 / std::sqrt(double(o.hidden_size));
-  weight = scope.create("weight", {kBuckets, heads_}, Init::normal(deviation));
-  std::vector<int32_t> buckets;
-  for (int64_t d = -kFarthest; d <= kFarthest; ++d) {
-    buckets.push_back(static_cast<int32_t>(relative_bucket(d, !causal, kBuckets, kFarthest)));
+  const int64_t buckets = o.relative_attention_num_buckets,
+                farthest = o.relative_attention_max_distance;
+  weight = scope.create("weight", {buckets, heads_}, Init::normal(deviation));
+  std::vector<int32_t> of_distance;
+  for (int64_t d = -farthest; d <= farthest; ++d) {
+    of_distance.push_back(static_cast<int32_t>(relative_bucket(d, !causal, buckets, farthest)));
   }
-  buckets_ = Tensor::from(buckets, {1, 2 * kFarthest + 1}, scope.device());
+  buckets_ = Tensor::from(of_distance, {1, 2 * farthest + 1}, scope.device());
 }
 
 Var RelativePositions::bias(int64_t length) const {

@@ -4,7 +4,7 @@ namespace tapestry {
 
 DecoderLayer::DecoderLayer(const ModelOptions& options, const ParamScope& scope)
     : self_attention(options, 3 * options.decoder_layers, scope / "self_attention"),
-      self_attention_norm(residual_options(options), scope / "self_attention_norm"),
+      self_attention_norm(first_residual_options(options), scope / "self_attention_norm"),
       cross_attention(attention_options(options, 3 * options.decoder_layers),
                       scope / "cross_attention"),
       cross_attention_norm(residual_options(options), scope / "cross_attention_norm"),
@@ -33,11 +33,14 @@ Var DecoderLayer::step(const Var& x, DecoderLayerCache& cache, const DecodingSte
 }
 
 WordTables::WordTables(const ModelOptions& o, const Vocabulary& v, const ParamScope& scope)
-    : one(o.tie_word_embeddings && v.shared),
+    : one((o.tie_word_embeddings || o.share_encoder_decoder_embeddings) && v.shared),
       source(word_table(o, v.source_size,
                         one ? scope / "embedding" : scope / "encoder" / "embedding")),
       target(one ? source : word_table(o, v.target_size, scope / "decoder" / "embedding")),
-      output(classifier(o, v.target_size, target, scope)) {}
+      output(classifier(o, v.target_size, target, scope)) {
+  check(v.shared || !o.share_encoder_decoder_embeddings, "model",
+        "share_encoder_decoder_embeddings needs one vocabulary for both sides.");
+}
 
 namespace {
 
@@ -57,7 +60,7 @@ EncoderDecoder::EncoderDecoder(const ModelOptions& options, const Vocabulary& vo
       target_embedding(options, words.target, scope / "decoder"),
       decoder_positions(options, /*causal=*/true, scope / "decoder" / "relative_positions") {
   for (int64_t i = 0; i < options.decoder_layers; ++i) {
-    decoder_layers.emplace_back(options, scope / "decoder" / "layers" / i);
+    decoder_layers.emplace_back(options.of_layer(i), scope / "decoder" / "layers" / i);
   }
   if (options.has_final_norm()) {
     decoder_norm.emplace_back(options.hidden_size, norm_options(options),
@@ -75,7 +78,7 @@ Var EncoderDecoder::decode(const Tensor& target_in, const Var& memory,
     });
   }
   for (const Norm& norm : decoder_norm) x = norm(x);
-  return x;
+  return scaled_for_logits(options, x);
 }
 
 CrossEntropy EncoderDecoder::loss(const Batch& batch, CrossEntropyOptions options) const {
@@ -109,7 +112,7 @@ Var EncoderDecoder::advance(const Tensor& tokens, State& state) const {
     x = decoder_layers[i].step(x, state.layers[i], step, memory, context);
   }
   for (const Norm& norm : decoder_norm) x = norm(x);
-  return reshape(x, {rows, options.hidden_size});
+  return reshape(scaled_for_logits(options, x), {rows, options.hidden_size});
 }
 
 void EncoderDecoder::State::select(std::span<const int32_t> sequences) {

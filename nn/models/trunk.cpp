@@ -11,6 +11,11 @@ PositionTable position_table(const ModelOptions& o, const ParamScope& scope) {
               [size = o.hidden_size, dtype = scope.dtype(), device = scope.device()](int64_t rows) {
                 return sinusoidal_positions(rows, size, dtype, device);
               }};
+    case PositionEmbedding::kFairseq:
+      return {o.max_position_embeddings,
+              [size = o.hidden_size, dtype = scope.dtype(), device = scope.device()](int64_t rows) {
+                return fairseq_positions(rows, size, dtype, device);
+              }};
     case PositionEmbedding::kLearned:
       return PositionTable(embedding_table(o, o.max_position_embeddings, scope / "positions"));
     case PositionEmbedding::kRope:
@@ -56,30 +61,27 @@ Var InputEmbedding::operator()(const Tensor& ids, const Positions& at,
 
 EncoderLayer::EncoderLayer(const ModelOptions& o, const ParamScope& scope)
     : self_attention(o, 2 * o.num_hidden_layers, scope / "self_attention"),
-      self_attention_norm(residual_options(o), scope / "self_attention_norm"),
+      self_attention_norm(first_residual_options(o), scope / "self_attention_norm"),
       feed_forward(feed_forward_options(o, 2 * o.num_hidden_layers), scope / "feed_forward"),
-      feed_forward_norm(residual_options(o), scope / "feed_forward_norm") {}
+      feed_forward_norm(residual_options(o), scope / "feed_forward_norm"),
+      parallel(o.parallel_residual) {}
 
 Var EncoderLayer::operator()(const Var& x, const Tensor& lengths, bool causal,
                              const AttentionContext& context) const {
-  const Var h = self_attention_norm(
-      x, [&](const Var& x) { return self_attention(x, lengths, causal, context); });
-  return feed_forward_norm(h, feed_forward);
+  return run(x, [&](const Var& x) { return self_attention(x, lengths, causal, context); });
 }
 
 Var EncoderLayer::step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
                        const AttentionContext& context) const {
-  const Var h = self_attention_norm(
-      x, [&](const Var& x) { return self_attention.step(x, cache, step, context); });
-  return feed_forward_norm(h, feed_forward);
+  return run(x, [&](const Var& x) { return self_attention.step(x, cache, step, context); });
 }
 
 EncoderStack::EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope)
-    : causal(causal),
+    : causal((options.validate(), causal)),
       recompute(options.recompute),
       relative_positions(options, causal, scope / "relative_positions") {
   for (int64_t i = 0; i < options.num_hidden_layers; ++i) {
-    layers.emplace_back(options, scope / "layers" / i);
+    layers.emplace_back(options.of_layer(i), scope / "layers" / i);
   }
   if (options.has_final_norm()) {
     norm.emplace_back(options.hidden_size, norm_options(options), scope / "norm");

@@ -44,6 +44,17 @@ struct EncoderLayer {
   Residual self_attention_norm;
   FeedForward feed_forward;
   Residual feed_forward_norm;
+  bool parallel;  ///< ModelOptions::parallel_residual
+
+ private:
+  /// x and what `attend` and the feed-forward network add to it.
+  template <class F>
+  Var run(const Var& x, F&& attend) const {
+    if (parallel) {
+      return x + self_attention_norm.branch(x, attend) + feed_forward_norm.branch(x, feed_forward);
+    }
+    return feed_forward_norm(self_attention_norm(x, attend), feed_forward);
+  }
 };
 
 /// A stack of layers over embeddings of any kind, with the norm behind them.

@@ -87,7 +87,12 @@ Row attention_backward_row(const std::string& name, const SelfAttention& f) {
 Row rope_row(const std::string& name, const ModelShape& m) {
   const int64_t n = m.rows(), d = m.hidden;
   return {name, 3.0 * n * d, 4.0 * 2 * n * d, [=] {
-            const RopeShape shape{n, d, m.heads, d / m.heads, m.length};
+            const RopeShape shape{.rows = n,
+                                  .width = d,
+                                  .heads = m.heads,
+                                  .head_size = d / m.heads,
+                                  .rotated = d / m.heads,
+                                  .length = m.length};
             const Tensor x = values({n, d}), y = Tensor::empty_like(x);
             const Tensor table = values({m.length, d / m.heads});
             return [=] {

@@ -162,7 +162,7 @@ TEST(WorkedExamples, AddAndLayerNorm) {
   const Var x = doubles({2, 4}, {1, 2});
   const Var y = block(x, [](const Var&) { return Var(doubles({1, 3}, {1, 2})); });
   EXPECT_LT(distance(y.value(), doubles({-1, 1}, {1, 2})), 1e-14);
-  const Norm& norm = block.norm;
+  const Norm& norm = *block.norm;
   EXPECT_LT(distance(norm(doubles({3, 7}, {1, 2})).value(), doubles({-1, 1}, {1, 2})), 1e-14);
 }
 

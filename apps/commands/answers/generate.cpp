@@ -229,7 +229,7 @@ void add_generate(CLI::App& app, GenerateArguments& arguments) {
   app.add_option("--samples", arguments.samples, "continuations of each prompt")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  add_search(app, arguments.search, "max_length_ratio");
+  add_search(app, arguments.search, {"max_length_ratio", "source_language", "target_language"});
   app.add_option("--stop", arguments.stop, "text that ends a continuation; may be repeated");
   add_input(app, arguments)->excludes(prompt);
   add_output(app, arguments,

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <iostream>
 
-#include "apps/run/progress_line.h"
+#include "apps/run/outputs/progress_line.h"
 #include "apps/tasks/long_line.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"

@@ -333,7 +333,8 @@ int run_translate(const TranslateArguments& arguments) {
   arguments.search.validate();
   LineFilter filter("translate", arguments);
   set_num_threads(arguments.compute.threads);
-  Translator models(arguments.models, arguments.compute.device, "translate", kTranslates);
+  Translator models(arguments.models, arguments.compute.device, "translate", kTranslates,
+                    override_languages({}, arguments.search.overrides));
   models.limit_sources(arguments.max_source_length);
   LineTranslator(models, arguments, filter).run();
   return 0;

@@ -15,7 +15,7 @@
 #include "apps/commands/pages/run_record.h"
 #include "apps/commands/pages/text_chart.h"
 #include "apps/config/tree.h"
-#include "apps/run/progress_line.h"
+#include "apps/run/outputs/progress_line.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 

@@ -7,8 +7,10 @@ namespace tapestry::interop {
 // A new one: a declaration, and its place in architectures().
 extern const Architecture kMistral;
 extern const Architecture kBert, kRoberta, kXlmRoberta, kCamembert;
-extern const Architecture kPegasus, kBart, kMbart;
+extern const Architecture kPegasus, kBart, kMbart, kM2m100;
+extern const Architecture kT5, kMt5;
 extern const Architecture kVit;
+extern const Architecture kGemma, kGemma3, kOlmo2, kSmolLm3;
 
 namespace {
 
@@ -23,11 +25,11 @@ constexpr ActivationRow kActivationRows[] = {
     {"relu", "relu", nullptr},
     {"gelu", "gelu", "geglu"},
     {"gelu_python", "gelu", "geglu"},
-    {"gelu_new", "gelu_tanh", nullptr},
-    {"gelu_pytorch_tanh", "gelu_tanh", nullptr},
-    {"gelu_fast", "gelu_tanh", nullptr},
-    {"gelu_accurate", "gelu_tanh", nullptr},
-    {"gelu_python_tanh", "gelu_tanh", nullptr},
+    {"gelu_new", "gelu_tanh", "geglu_tanh"},
+    {"gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh"},
+    {"gelu_fast", "gelu_tanh", "geglu_tanh"},
+    {"gelu_accurate", "gelu_tanh", "geglu_tanh"},
+    {"gelu_python_tanh", "gelu_tanh", "geglu_tanh"},
     {"silu", "silu", "swiglu"},
     {"swish", "silu", "swiglu"},
 };
@@ -50,9 +52,20 @@ constexpr OffOption kOff[] = {
     {"masked_head", "transform"},
     {"attention_bias", "auto"},
     {"qk_norm", "none"},
+    {"attention_scale", "0"},
+    {"layer_types", "[]"},
+    {"window_rope_theta", "0", "position_embedding", "rope"},
+    {"partial_rotary_factor", "1", "position_embedding", "rope"},
+    {"norm_unit_offset", "false"},
+    {"parallel_residual", "false", "norm_position", "pre"},
+    {"first_norm", "true", "norm_position", "pre"},
+    {"logit_scale", "1"},
+    {"share_encoder_decoder_embeddings", "false"},
 };
 
 }  // namespace
+
+std::span<const OffOption> off_options() { return kOff; }
 
 const OffOption* off_option(const std::string& key) {
   for (const OffOption& row : kOff) {
@@ -102,8 +115,9 @@ bool is_carried_otherwise(const std::string& key) {
 
 const std::vector<const Architecture*>& architectures() {
   static const std::vector<const Architecture*> all = {
-      &kGpt2,       &kLlama,     &kMistral, &kQwen2,   &kQwen3, &kBert,  &kRoberta,
-      &kXlmRoberta, &kCamembert, &kMarian,  &kPegasus, &kBart,  &kMbart, &kVit};
+      &kGpt2,       &kLlama,     &kMistral, &kQwen2,   &kQwen3,  &kBert,  &kRoberta,
+      &kXlmRoberta, &kCamembert, &kMarian,  &kPegasus, &kBart,   &kMbart, &kM2m100,
+      &kT5,         &kMt5,       &kVit,     &kGemma,   &kGemma3, &kOlmo2, &kSmolLm3};
   return all;
 }
 

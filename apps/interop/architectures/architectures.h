@@ -43,9 +43,13 @@ struct FixedOption {
 struct OffOption {
   const char* key;
   const char* value;
+  /// Another key and its value, without which a model does not have the key; null: always.
+  const char* with = nullptr;
+  const char* with_value = nullptr;
 };
 /// Null if the classes themselves must determine the key.
 const OffOption* off_option(const std::string& key);
+std::span<const OffOption> off_options();
 
 /// A key of theirs that none of our keys determines, and the class's default for it.
 struct ClassDefault {
@@ -94,9 +98,11 @@ struct Architecture {
   bool writes_sinusoids = false;
   /// Keys of our `model` section that the code below looks after, beside is_carried_otherwise().
   std::vector<const char*> carried = {};
+  bool may_untie = false;  ///< one table for both sides, and perhaps another in the classifier
   /// Code for what the tables cannot express.
   void (*read_more)(const Json& theirs, Json& model, Reasons& reasons) = nullptr;
   void (*write_more)(const ModelFacts& facts, Json& theirs) = nullptr;
+  void (*refuse_more)(const Config& config, Reasons& reasons) = nullptr;  ///< of an export
 };
 
 /// All of its tensors.

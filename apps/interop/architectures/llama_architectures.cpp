@@ -1,7 +1,7 @@
 // Llama and its kin: Mistral, Qwen2 and Qwen3.
 #include <array>
 
-#include "apps/interop/architectures/architectures.h"
+#include "apps/interop/architectures/causal_keys.h"
 
 namespace tapestry::interop {
 namespace {
@@ -64,57 +64,6 @@ constexpr TensorRow kLlamaTensors[] = {
      &ModelFacts::untied},
 };
 
-Json value_of(const Json& object, const char* key, const Json& fallback) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? fallback : *found;
-}
-
-// Files of today have rope_parameters; older ones rope_theta beside a rope_scaling that may be
-// null.
-void read_rope(const Json& theirs, Json& model, Reasons& reasons) {
-  const Json parameters = value_of(theirs, "rope_parameters", Json::object());
-  const Json scaling = value_of(theirs, "rope_scaling", parameters);
-  if (!parameters.is_object() || !scaling.is_object()) {
-    reasons.emplace_back("rope_parameters and rope_scaling must be objects");
-    return;
-  }
-  model["rope_theta"] =
-      value_of(parameters, "rope_theta", value_of(theirs, "rope_theta", Json(10000.0)));
-  model["rope_layout"] = "half";
-  model["rope_scaling"] = {{"type", "none"}};
-  const Json type = value_of(scaling, "rope_type", value_of(scaling, "type", Json("default")));
-  if (type == "default") return;
-  Json ours = {{"type", type}, {"factor", value_of(scaling, "factor", Json(1.0))}};
-  if (type == "llama3") {
-    for (const char* key :
-         {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
-      if (!scaling.contains(key)) reasons.push_back(concat("rope_parameters lacks ", key));
-      ours[key] = value_of(scaling, key, Json(1));
-    }
-  } else if (type != "linear") {
-    reasons.push_back(concat("rope_type ", type.dump(), " is none of default, linear, llama3"));
-    return;
-  }
-  model["rope_scaling"] = ours;
-}
-
-// The size of a head, `usual` where the file says nothing; null: hidden_size / num_attention_heads.
-void read_head_size(const Json& theirs, const Json& usual, Json& model, Reasons& reasons) {
-  const auto found = theirs.find("head_dim");
-  const Json size = found == theirs.end() ? usual : *found;
-  if (size.is_null()) return;
-  if (!size.is_number_integer() || size.get<int64_t>() < 1) {
-    reasons.push_back(concat("head_dim is ", size.dump(), ", expected a size"));
-    return;
-  }
-  model["head_size"] = size;
-}
-
-void read_attention_bias(const Json& theirs, Json& model) {
-  const Json attention = value_of(theirs, "attention_bias", false);
-  if (attention != model.at("bias")) model["attention_bias"] = attention == true ? "all" : "none";
-}
-
 // Layers that see a window only are listed, and so are those that see all.
 void refuse_windows(const Json& theirs, Reasons& reasons) {
   const Json types = value_of(theirs, "layer_types", Json::array());
@@ -124,23 +73,6 @@ void refuse_windows(const Json& theirs, Reasons& reasons) {
         concat("layer_types has ", type.dump(), ", ours have one attention_window for all layers"));
     return;
   }
-}
-
-void write_rope(const ModelOptions& model, Json& theirs) {
-  const RopeScaling& scaling = model.rope_scaling;
-  const bool scaled = scaling.type != RopeScalingType::kNone;
-  Json rope = {{"rope_type", scaled ? name_of(scaling.type) : "default"},
-               {"rope_theta", model.rope_theta}};
-  if (scaled) rope["factor"] = scaling.factor;
-  if (scaling.type == RopeScalingType::kLlama3) {
-    rope["low_freq_factor"] = scaling.low_freq_factor;
-    rope["high_freq_factor"] = scaling.high_freq_factor;
-    rope["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
-  }
-  if (scaled) theirs["rope_scaling"] = rope;
-  theirs["rope_theta"] = model.rope_theta;
-  theirs["rope_parameters"] = rope;
-  theirs["head_dim"] = model.chosen_head_size();
 }
 
 void read_llama(const Json& theirs, Json& model, Reasons& reasons) {

@@ -7,7 +7,7 @@ ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given
   both_sides = config.model_type == ModelType::kEncoderDecoder;
   tied = model.tie_word_embeddings;
   untied = !tied;
-  shared = both_sides && tied && counts.shared_vocab;
+  shared = both_sides && (tied || model.share_encoder_decoder_embeddings) && counts.shared_vocab;
   separate = both_sides && !shared;
   learned = model.position_embedding == PositionEmbedding::kLearned;
   final_norm = model.has_final_norm();
@@ -55,6 +55,10 @@ int64_t ModelFacts::size(char letter) const {
       return counts.classes;
     case 'I':
       return model.patch_size * model.patch_size * image.channels;
+    case 'B':
+      return model.relative_attention_num_buckets;
+    case 'N':
+      return heads;
     case '1':
       return 1;
     case '2':

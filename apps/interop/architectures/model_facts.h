@@ -27,7 +27,7 @@ struct ModelFacts {
   ///     Q K  columns of all queries, of all keys       H  those of one head
   ///     P    positions                                 T  segments
   ///     C    classes                                   I  numbers of a patch
-  ///     1 2  one row, and two
+  ///     B N  biases by distance of a head, heads      1 2  one row, and two
   int64_t size(char letter) const;
   /// Layers of the stack that a parameter of ours belongs to.
   int64_t layers_of(const std::string& ours) const;

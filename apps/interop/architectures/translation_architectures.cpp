@@ -47,6 +47,30 @@ constexpr FixedOption kMbartOptions[] = {
     {"norm_eps", "1e-05"},
 };
 
+constexpr FixedOption kM2m100Options[] = {
+    {"norm", "layernorm"},  {"norm_position", "pre"}, {"position_embedding", "sinusoidal_fairseq"},
+    {"final_norm", "true"}, {"bias", "true", true},   {"embedding_norm", "false"},
+    {"norm_eps", "1e-05"},
+};
+// marian's, with other defaults.
+constexpr KeyRow kM2m100Keys[] = {
+    {"d_model", "hidden_size", "1024"},
+    {"encoder_layers", "encoder_layers", "12"},
+    {"decoder_layers", "decoder_layers", "12"},
+    {"encoder_attention_heads", "num_attention_heads", "16"},
+    {"decoder_attention_heads", "num_attention_heads", "16"},
+    {"encoder_ffn_dim", "intermediate_size", "4096"},
+    {"decoder_ffn_dim", "intermediate_size", "4096"},
+    {"activation_function", "hidden_act", "\"relu\""},
+    {"dropout", "dropout", "0.1"},
+    {"attention_dropout", "attention_dropout", "0.1"},
+    {"activation_dropout", "activation_dropout", "0.0"},
+    {"max_position_embeddings", "max_position_embeddings", "1024"},
+    {"init_std", "initializer_range", "0.02"},
+    {"scale_embedding", "scale_embeddings", "true"},
+    {"tie_word_embeddings", "tie_word_embeddings", "true"},
+};
+
 constexpr ClassDefault kMarianIds[] = {{"vocab_size", "58101"},
                                        {"pad_token_id", "58100"},
                                        {"eos_token_id", "0"},
@@ -65,8 +89,15 @@ constexpr ClassDefault kMbartIds[] = {{"vocab_size", "50265"},
                                       {"bos_token_id", "0"},
                                       {"eos_token_id", "2"},
                                       {"forced_eos_token_id", "2"}};
+// Their position of a token is that of the padding and the number of tokens up to it.
+constexpr FixedKey kM2m100Fixed[] = {{"pad_token_id", "1", "1"}};
+constexpr ClassDefault kM2m100Ids[] = {{"vocab_size", "128112"},
+                                       {"pad_token_id", "1"},
+                                       {"bos_token_id", "0"},
+                                       {"eos_token_id", "2"},
+                                       {"decoder_start_token_id", "2"}};
 
-// One table for all four: the options leave out rows that a class does not have.
+// One table for all five: the options leave out rows that a class does not have.
 constexpr TensorRow kTensors[] = {
     {"model.shared.weight", "embedding.weight", "V", "D", Stream::kReads, Change::kNone,
      &ModelFacts::shared},
@@ -103,6 +134,10 @@ constexpr TensorRow kTensors[] = {
     {"final_logits_bias", "output.bias", "W", "", Stream::kNone, Change::kLeadingAxis, nullptr,
      true},
 };
+
+// m2m_100's logits have no bias, which is the last row.
+constexpr std::span<const TensorRow> kM2m100Tensors =
+    std::span(kTensors).first(std::size(kTensors) - 1);
 
 const std::vector<const char*> kCopies = {"model.encoder.embed_tokens.weight",
                                           "model.decoder.embed_tokens.weight", "lm_head.weight",
@@ -194,6 +229,27 @@ extern const Architecture kMbart = {
     .tensors = kTensors,
     .skipped = kCopies,
     .tied = kTied,
+    .only_trained = kLayerDropouts,
+};
+
+// M2M100 and NLLB-200.
+extern const Architecture kM2m100 = {
+    .name = "m2m_100",
+    .prefix = "model.",
+    .type = ModelType::kEncoderDecoder,
+    .classes = {{"translation", "M2M100ForConditionalGeneration"},
+                {"denoising", "M2M100ForConditionalGeneration"}},
+    .headless = "M2M100Model",
+    .keys = kM2m100Keys,
+    .fixed = kM2m100Fixed,
+    .options = kM2m100Options,
+    .ids = kM2m100Ids,
+    .tensors = kM2m100Tensors,
+    // Files of older releases hold the sinusoids, some with the wrong name of a buffer.
+    .skipped = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
+                "lm_head.weight", "model.shared.weight", "model.*coder.embed_positions.weight*"},
+    .tied = kTied,
+    .counts_from_padding = true,
     .only_trained = kLayerDropouts,
 };
 

@@ -69,7 +69,7 @@ void drop_front(Hypothesis& hypothesis, int64_t count) {
 }  // namespace
 
 Translator::Translator(const ModelChoice& choice, const std::string& device, const std::string& who,
-                       Ability ability) {
+                       Ability ability, const LanguageOptions& languages) {
   models_.weights = ensemble_weights(choice.weights, choice.paths.size());
   const auto load = [&]<class Model>(ModelFiles files) {
     auto bundle =
@@ -79,6 +79,8 @@ Translator::Translator(const ModelChoice& choice, const std::string& device, con
     if (bundles_.empty()) {
       tokenizers_ = bundle->config.task->needs_mask_piece ? with_special_words(bundle->tokenizers)
                                                           : bundle->tokenizers;
+      tokenizers_ = with_languages(std::move(tokenizers_), bundle->config.languages);
+      tokenizers_ = with_languages(std::move(tokenizers_), languages);
       rows_ = PairRows(tokenizers_);
     }
     models_.models.emplace_back(&bundle->model);

@@ -18,10 +18,11 @@ namespace tapestry {
 /// Trained encoder-decoders of either kind, over one vocabulary.
 class Translator {
  public:
-  /// Throws Error(kConfig) for weights that do not fit, and as read_model_files() and
+  /// Languages that are "" are the first model's. Throws Error(kConfig) for weights that do not fit
+  /// or languages that are unknown, and as read_model_files() and
   /// ModelBundle::load().
   Translator(const ModelChoice& choice, const std::string& device, const std::string& who,
-             Ability ability);
+             Ability ability, const LanguageOptions& languages = {});
 
   const PairModels& models() const { return models_; }
   /// The first model's.

@@ -7,9 +7,9 @@
 
 namespace tapestry {
 
-/// Which elements of a head of size K are pair i.
+/// Which elements of a head are pair i; R of its K elements, the first ones, are rotated.
 enum class RopeLayout {
-  kHalf,         ///< i and i + K/2 (Llama's checkpoints)
+  kHalf,         ///< i and i + R/2 (Llama's checkpoints)
   kInterleaved,  ///< 2i and 2i + 1 (the paper)
 };
 
@@ -19,7 +19,8 @@ struct RopeShape {
   int64_t rows = 0;
   int64_t width = 0;
   int64_t heads = 0;
-  int64_t head_size = 0;
+  int64_t head_size = 0;  ///< K
+  int64_t rotated = 0;    ///< R <= K, even: the rest of a head is copied
   int64_t length = 1;
   int64_t position_offset = 0;
   /// (rows / length): the position of each sequence's first row; null: position_offset is.
@@ -35,7 +36,7 @@ struct RopeShape {
 
 namespace kernels {
 
-/// y (=|+=) the rotated x. `table` (positions, K): K/2 cosines, then K/2 sines of each position.
+/// y (=|+=) the rotated x. `table` (positions, R): R/2 cosines, then R/2 sines of each position.
 /// y may be x under kSet.
 template <class T>
 void rope(Cpu, const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Write write);

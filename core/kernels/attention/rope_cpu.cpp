@@ -38,7 +38,7 @@ template <class T>
 void apply(const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Write write) {
   using W = Wider<T>;
   const Tag<T> d;
-  const int64_t half = shape.head_size / 2, turned = shape.heads * shape.head_size;
+  const int64_t half = shape.rotated / 2, turned = shape.heads * shape.head_size;
   const auto sign = hn::Set(d, static_cast<W>(shape.inverse ? -1 : 1));
   with_write(write, [&](auto mode) HWY_ATTR {
     for (int64_t h = 0; h < turned; h += shape.head_size) {
@@ -62,6 +62,12 @@ void apply(const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Writ
       }
     }
     if (decltype(mode)::value == Write::kSet && x == y) return;
+    for (int64_t h = shape.rotated; shape.rotated < shape.head_size && h < turned;
+         h += shape.head_size) {
+      each_vector(d, shape.head_size - shape.rotated, [&](auto io, int64_t i) HWY_ATTR {
+        deliver(mode, io, d, io.load(d, x + h + i), y + h + i);
+      });
+    }
     each_vector(d, shape.width - turned, [&](auto io, int64_t i) HWY_ATTR {
       deliver(mode, io, d, io.load(d, x + turned + i), y + turned + i);
     });
@@ -95,7 +101,7 @@ void rope(Cpu, const RopeShape& shape, const T* x, const Wider<T>* table, T* y, 
   parallel_ranges(shape.rows, grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t position = shape.position(row);
-      apply(shape, x + row * shape.width, table + position * shape.head_size, y + row * shape.width,
+      apply(shape, x + row * shape.width, table + position * shape.rotated, y + row * shape.width,
             write);
     }
   });

@@ -15,13 +15,14 @@ __device__ void load_angles(const W* table, W (&values)[N]) {
 }
 
 // (a, b) -> (a cos - b sin, b cos + a sin); inverse with -sin. Per turn a thread takes N pairs of a
-// head, which lie in two packs of N elements, or N of the columns behind the heads. Neighbouring
-// threads take neighbouring units of a row; `copied` is how many of its columns are copied.
+// head, which lie in two packs of N elements, or N of the columns that are copied: those behind
+// what is rotated of each head, then those behind the heads. Neighbouring threads take neighbouring
+// units of a row; `copied` is how many of its columns are copied, `copied_of_head` of a head.
 template <class T, RopeLayout kLayout, int N>
-__global__ void rope_kernel(const RopeShape shape, int64_t copied, const T* x,
-                            const Wider<T>* table, T* y, Write write) {
-  const int64_t half = shape.head_size / 2, turned = shape.heads * shape.head_size;
-  const int64_t head_units = half / N, pair_units = turned / (2 * N);
+__global__ void rope_kernel(const RopeShape shape, int64_t copied, int64_t copied_of_head,
+                            const T* x, const Wider<T>* table, T* y, Write write) {
+  const int64_t half = shape.rotated / 2, turned = shape.heads * shape.head_size;
+  const int64_t head_units = half / N, pair_units = shape.heads * head_units;
   const int64_t row_units = pair_units + copied / N, units = shape.rows * row_units;
   const Wider<T> direction = shape.inverse ? -1 : 1;
   for (int64_t i = global_thread(); i < units; i += global_threads()) {
@@ -29,7 +30,10 @@ __global__ void rope_kernel(const RopeShape shape, int64_t copied, const T* x,
     const T* const from = x + row * shape.width;
     T* const to = y + row * shape.width;
     if (unit >= pair_units) {
-      const int64_t place = turned + (unit - pair_units) * N;
+      const int64_t column = (unit - pair_units) * N, of_heads = shape.heads * copied_of_head;
+      const int64_t place = column >= of_heads ? turned + column - of_heads
+                                               : column / copied_of_head * shape.head_size +
+                                                     shape.rotated + column % copied_of_head;
       const auto values = *reinterpret_cast<const Pack<T, N>*>(from + place);
       auto& out = *reinterpret_cast<Pack<T, N>*>(to + place);
       Pack<T, N> result = write == Write::kAdd ? out : Pack<T, N>{};
@@ -42,8 +46,8 @@ __global__ void rope_kernel(const RopeShape shape, int64_t copied, const T* x,
     const int64_t second = first + (kLayout == RopeLayout::kHalf ? half : N);
     const int64_t position = shape.position(row);
     Wider<T> cosine[N], sine[N];
-    load_angles(table + position * shape.head_size + pair, cosine);
-    load_angles(table + position * shape.head_size + half + pair, sine);
+    load_angles(table + position * shape.rotated + pair, cosine);
+    load_angles(table + position * shape.rotated + half + pair, sine);
 
     struct TwoPacks {
       Pack<T, N> pack[2];
@@ -73,14 +77,17 @@ __global__ void rope_kernel(const RopeShape shape, int64_t copied, const T* x,
 
 template <class T, RopeLayout kLayout>
 void run(const RopeShape& shape, const T* x, const Wider<T>* table, T* y, Write write) {
-  const int64_t turned = shape.heads * shape.head_size;
-  const int64_t copied = x == y && write == Write::kSet ? 0 : shape.width - turned;
-  const bool packed = can_pack<T>(shape.head_size / 2, x, y, table) && can_pack<T>(shape.width);
+  const int64_t turned = shape.heads * shape.rotated;
+  const bool in_place = x == y && write == Write::kSet;
+  const int64_t copied = in_place ? 0 : shape.width - turned;
+  const int64_t copied_of_head = in_place ? 0 : shape.head_size - shape.rotated;
+  const bool packed = can_pack<T>(shape.rotated / 2, x, y, table) && can_pack<T>(shape.head_size) &&
+                      can_pack<T>(shape.width);
   const int64_t width = packed ? kPack<T> : 1;
   launch(
       {.kernel = "rope", .grid = blocks_for(shape.rows * (turned / (2 * width) + copied / width))},
-      packed ? rope_kernel<T, kLayout, kPack<T>> : rope_kernel<T, kLayout, 1>, shape, copied, x,
-      table, y, write);
+      packed ? rope_kernel<T, kLayout, kPack<T>> : rope_kernel<T, kLayout, 1>, shape, copied,
+      copied_of_head, x, table, y, write);
 }
 
 }  // namespace

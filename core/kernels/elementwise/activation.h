@@ -28,7 +28,7 @@ constexpr ActivationNames names_of(Activation activation) {
     case Activation::kGelu:
       return {"gelu", "geglu"};
     case Activation::kGeluTanh:
-      return {"gelu_tanh", nullptr};
+      return {"gelu_tanh", "geglu_tanh"};
     case Activation::kSilu:
       return {"silu", "swiglu"};
   }

@@ -4,7 +4,7 @@
 
 #include "apps/checkpoint/run_folder.h"
 #include "apps/config/config.h"
-#include "apps/run/log.h"
+#include "apps/run/outputs/log.h"
 #include "apps/run/resume.h"
 #include "apps/run/trainer/trainer.h"
 #include "apps/tasks/task.h"

@@ -33,7 +33,7 @@ inline std::shared_ptr<const Tokenizer> letters(int64_t size) {
   return load_tokenizer(file, "letters");
 }
 
-/// The same with pad 1, as a roberta must have it.
+/// The same with pad 1, as a roberta and an m2m_100 must have it.
 inline std::shared_ptr<const Tokenizer> padded_by_one(int64_t size) {
   nlohmann::json vocab;
   for (int64_t id = 0; id < size; ++id) vocab[concat("piece", id)] = id;
@@ -57,7 +57,8 @@ inline ModelFiles files_of(const std::string& folder) {
   ImportedModel model = is_peft_folder(folder)
                             ? import_adapted_model(folder, base_of_adapters(folder, ""))
                             : import_model(folder);
-  const bool roberta = folder.find("roberta") != std::string::npos;
+  const bool roberta =
+      folder.find("roberta") != std::string::npos || folder.find("m2m_100") != std::string::npos;
   TokenizerPair tokenizers = tokenizers_of(model.counts, roberta);
   return model_files({std::move(model), std::move(tokenizers)}, folder);
 }

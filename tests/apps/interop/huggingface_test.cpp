@@ -32,6 +32,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"gpt2", "gpt2"}, Case{"gpt2_untied", "gpt2"}, Case{"llama", "llama", 1e-5},
                     Case{"llama_tied_bias", "llama", 1e-5}, Case{"llama_linear", "llama", 1e-5},
                     Case{"llama_llama3", "llama", 1e-5}, Case{"mistral", "mistral", 1e-5},
+                    Case{"gemma", "gemma", 1e-5}, Case{"gemma3", "gemma3_text", 1e-5},
+                    Case{"olmo2", "olmo2", 1e-5}, Case{"smollm3", "smollm3", 1e-5},
                     Case{"qwen2", "qwen2", 1e-5}, Case{"qwen3", "qwen3", 1e-5},
                     Case{"qwen3_bias", "qwen3", 1e-5}, Case{"bert", "bert"},
                     Case{"bert_untied", "bert"}, Case{"bert_classes", "bert"},
@@ -40,7 +42,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"xlm_roberta", "xlm-roberta"}, Case{"roberta_camembert", "camembert"},
                     Case{"marian", "marian"}, Case{"marian_separate", "marian"},
                     Case{"pegasus", "pegasus"}, Case{"bart", "bart"}, Case{"mbart", "mbart"},
-                    Case{"vit", "vit"}),
+                    Case{"m2m_100", "m2m_100"}, Case{"m2m_100_unscaled", "m2m_100"},
+                    Case{"t5", "t5"}, Case{"t5_gated_untied", "t5"}, Case{"t5_gated_tied", "t5"},
+                    Case{"mt5", "mt5"}, Case{"mt5_untied", "mt5"}, Case{"vit", "vit"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(HuggingFace, LogitsAreTransformers) {
@@ -88,8 +92,15 @@ TEST_P(HuggingFace, ExportedConfigIsTheirs) {
   CheckpointContent files = huggingface_files(files_of(folder), GetParam().architecture);
   const auto before = nlohmann::json::parse(read_file(folder + "/config.json"));
   const auto after = nlohmann::json::parse(bytes_of(files["config.json"]));
+  // The tokenizer of files_of() has its own ids, which are not those of every folder.
+  const bool same_ids = before.value("eos_token_id", 3) == 3;
   for (const auto& [key, value] : after.items()) {
     if (!before.contains(key) || before[key].is_null()) continue;
+    if (!same_ids && key.ends_with("token_id")) continue;
+    // Of T5 it says whether logits are scaled; the file says whether there is a classifier.
+    if (key == "tie_word_embeddings" && before["model_type"].get<std::string>().ends_with("t5")) {
+      continue;
+    }
     if (key == "pad_token_id" || key == "bos_token_id" || key == "rope_parameters" ||
         key == "activation_function" || key == "hidden_act" || key == "label2id")
       continue;

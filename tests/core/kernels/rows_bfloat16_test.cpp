@@ -87,6 +87,7 @@ TEST(RopeBFloat16, TurnsHeadsByFloatAngles) {
                                  .width = 2 * head_size + 8,
                                  .heads = 2,
                                  .head_size = head_size,
+                                 .rotated = head_size,
                                  .length = 3,
                                  .position_offset = 1,
                                  .layout = layout};

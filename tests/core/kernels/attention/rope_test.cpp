@@ -8,14 +8,15 @@ namespace {
 constexpr RopeLayout kLayouts[] = {RopeLayout::kHalf, RopeLayout::kInterleaved};
 constexpr int64_t kRopePositions = 9;
 
-// Rows in two sequences of three, from position 4 on; three heads, and 32 or 33 columns behind
-// them: rows of even halves keep their alignment.
-RopeShape rope_shape(int64_t half, RopeLayout layout, bool inverse = false) {
-  const int64_t heads = 3, head_size = 2 * half;
+// Rows in two sequences of three, from position 4 on; three heads, of which all but `kept` numbers
+// are rotated, and 32 or 33 columns behind them: rows of even halves keep their alignment.
+RopeShape rope_shape(int64_t half, RopeLayout layout, bool inverse = false, int64_t kept = 0) {
+  const int64_t heads = 3, head_size = 2 * half + kept;
   return {.rows = 6,
           .width = heads * head_size + 32 + half % 2,
           .heads = heads,
           .head_size = head_size,
+          .rotated = 2 * half,
           .length = 3,
           .position_offset = 4,
           .layout = layout,
@@ -40,7 +41,7 @@ Values<T> table_of(int64_t half) {
 std::vector<double> turned(const RopeShape& shape, const std::vector<double>& x,
                            const std::vector<double>& table) {
   std::vector<double> y = x;
-  const int64_t half = shape.head_size / 2;
+  const int64_t half = shape.rotated / 2;
   for (int64_t row = 0; row < shape.rows; ++row) {
     const int64_t position = shape.position_offset + row % shape.length;
     for (int64_t h = 0; h < shape.heads; ++h) {
@@ -49,8 +50,8 @@ std::vector<double> turned(const RopeShape& shape, const std::vector<double>& x,
         const int64_t head = row * shape.width + h * shape.head_size;
         const int64_t first = head + (halves ? i : 2 * i);
         const int64_t second = head + (halves ? i + half : 2 * i + 1);
-        const double c = table[position * shape.head_size + i];
-        const double s = (shape.inverse ? -1 : 1) * table[position * shape.head_size + half + i];
+        const double c = table[position * shape.rotated + i];
+        const double s = (shape.inverse ? -1 : 1) * table[position * shape.rotated + half + i];
         y[first] = x[first] * c - x[second] * s;
         y[second] = x[first] * s + x[second] * c;
       }
@@ -69,8 +70,9 @@ TYPED_TEST(RopeTest, TurnsHeadsAndCopiesTheRest) {
     for (const int64_t half : {1, 31, 32, 33, 257}) {
       const Values<T> table = table_of<T>(half);
       for (const RopeLayout layout : kLayouts) {
-        for (const bool inverse : {false, true}) {
-          const RopeShape shape = rope_shape(half, layout, inverse);
+        for (const int64_t kept : {0, 1, 16, 64}) {
+          const bool inverse = kept % 3 == 1;
+          const RopeShape shape = rope_shape(half, layout, inverse, kept);
           Values<T> x = random_values<T>(shape.rows * shape.width, 1);
           const std::vector<double> expected = turned(shape, widen(x), widen(table));
           for (const Write write : kBothWrites) {

@@ -1,4 +1,4 @@
-#include "apps/run/tensorboard.h"
+#include "apps/run/outputs/tensorboard.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

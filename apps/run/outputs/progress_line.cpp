@@ -1,4 +1,4 @@
-#include "apps/run/progress_line.h"
+#include "apps/run/outputs/progress_line.h"
 
 #include <fmt/format.h>
 #include <pthread.h>

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "apps/run/appended_file.h"
-#include "apps/run/reporter.h"
+#include "apps/run/outputs/appended_file.h"
+#include "apps/run/outputs/reporter.h"
 #include "data/tokenizers/protobuf.h"
 
 namespace tapestry {

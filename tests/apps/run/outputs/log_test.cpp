@@ -1,4 +1,4 @@
-#include "apps/run/log.h"
+#include "apps/run/outputs/log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/run/progress_line.h"
-#include "apps/run/reporter.h"
+#include "apps/run/outputs/progress_line.h"
+#include "apps/run/outputs/reporter.h"
 #include "apps/tasks/validation_details.h"
 
 namespace tapestry {

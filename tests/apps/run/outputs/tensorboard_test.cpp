@@ -1,5 +1,5 @@
 // Event files, read back field by field.
-#include "apps/run/tensorboard.h"
+#include "apps/run/outputs/tensorboard.h"
 
 #include <gmock/gmock.h>
 

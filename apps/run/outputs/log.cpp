@@ -1,4 +1,4 @@
-#include "apps/run/log.h"
+#include "apps/run/outputs/log.h"
 
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
@@ -13,7 +13,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/run/appended_file.h"
+#include "apps/run/outputs/appended_file.h"
 #include "core/base/base64.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"

@@ -1,6 +1,6 @@
-#include "apps/run/reporter.h"
+#include "apps/run/outputs/reporter.h"
 
-#include "apps/run/tensorboard.h"
+#include "apps/run/outputs/tensorboard.h"
 #include "core/base/error.h"
 
 namespace tapestry {

@@ -1,4 +1,4 @@
-#include "apps/run/appended_file.h"
+#include "apps/run/outputs/appended_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

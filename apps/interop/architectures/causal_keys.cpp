@@ -1,0 +1,75 @@
+#include "apps/interop/architectures/causal_keys.h"
+
+namespace tapestry::interop {
+
+Json value_of(const Json& object, const char* key, const Json& fallback) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? fallback : *found;
+}
+
+void read_rope(const Json& theirs, Json& model, Reasons& reasons) {
+  const Json parameters = value_of(theirs, "rope_parameters", Json::object());
+  const Json scaling = value_of(theirs, "rope_scaling", parameters);
+  if (!parameters.is_object() || !scaling.is_object()) {
+    reasons.emplace_back("rope_parameters and rope_scaling must be objects");
+    return;
+  }
+  model["rope_theta"] =
+      value_of(parameters, "rope_theta", value_of(theirs, "rope_theta", Json(10000.0)));
+  model["rope_layout"] = "half";
+  model["rope_scaling"] = {{"type", "none"}};
+  const Json type = value_of(scaling, "rope_type", value_of(scaling, "type", Json("default")));
+  if (type == "default") return;
+  Json ours = {{"type", type}, {"factor", value_of(scaling, "factor", Json(1.0))}};
+  if (type == "llama3") {
+    for (const char* key :
+         {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+      if (!scaling.contains(key)) reasons.push_back(concat("rope_parameters lacks ", key));
+      ours[key] = value_of(scaling, key, Json(1));
+    }
+  } else if (type != "linear") {
+    reasons.push_back(concat("rope_type ", type.dump(), " is none of default, linear, llama3"));
+    return;
+  }
+  model["rope_scaling"] = ours;
+}
+
+void read_head_size(const Json& theirs, const Json& usual, Json& model, Reasons& reasons) {
+  const auto found = theirs.find("head_dim");
+  const Json size = found == theirs.end() ? usual : *found;
+  if (size.is_null()) return;
+  if (!size.is_number_integer() || size.get<int64_t>() < 1) {
+    reasons.push_back(concat("head_dim is ", size.dump(), ", expected a size"));
+    return;
+  }
+  model["head_size"] = size;
+}
+
+void read_attention_bias(const Json& theirs, Json& model) {
+  const Json attention = value_of(theirs, "attention_bias", false);
+  if (attention != model.at("bias")) model["attention_bias"] = attention == true ? "all" : "none";
+}
+
+Json rope_parameters(const ModelOptions& model) {
+  const RopeScaling& scaling = model.rope_scaling;
+  const bool scaled = scaling.type != RopeScalingType::kNone;
+  Json rope = {{"rope_type", scaled ? name_of(scaling.type) : "default"},
+               {"rope_theta", model.rope_theta}};
+  if (scaled) rope["factor"] = scaling.factor;
+  if (scaling.type == RopeScalingType::kLlama3) {
+    rope["low_freq_factor"] = scaling.low_freq_factor;
+    rope["high_freq_factor"] = scaling.high_freq_factor;
+    rope["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+  }
+  return rope;
+}
+
+void write_rope(const ModelOptions& model, Json& theirs) {
+  const Json rope = rope_parameters(model);
+  if (model.rope_scaling.type != RopeScalingType::kNone) theirs["rope_scaling"] = rope;
+  theirs["rope_theta"] = model.rope_theta;
+  theirs["rope_parameters"] = rope;
+  theirs["head_dim"] = model.chosen_head_size();
+}
+
+}  // namespace tapestry::interop

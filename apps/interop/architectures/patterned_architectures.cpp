@@ -1,0 +1,350 @@
+// Models of Llama's kind with other norms, or with layers that differ: Gemma, Gemma 3 (text), OLMo
+// 2 and SmolLM3.
+#include <array>
+#include <cmath>
+
+#include "apps/interop/architectures/causal_keys.h"
+
+namespace tapestry::interop {
+namespace {
+
+struct Defaults {
+  const char *hidden, *intermediate, *layers, *heads, *groups, *positions, *eps, *tied;
+};
+
+constexpr std::array<KeyRow, 11> keys(const Defaults& d, const char* activation_key,
+                                      const char* activation) {
+  return {{
+      {"hidden_size", "hidden_size", d.hidden},
+      {"intermediate_size", "intermediate_size", d.intermediate},
+      {"num_hidden_layers", "num_hidden_layers", d.layers},
+      {"num_attention_heads", "num_attention_heads", d.heads},
+      {"num_key_value_heads", "num_key_value_heads", d.groups},
+      {activation_key, "hidden_act", activation},
+      {"max_position_embeddings", "max_position_embeddings", d.positions},
+      {"rms_norm_eps", "norm_eps", d.eps},
+      {"initializer_range", "initializer_range", "0.02"},
+      {"attention_dropout", "attention_dropout", "0.0"},
+      {"tie_word_embeddings", "tie_word_embeddings", d.tied},
+  }};
+}
+constexpr const char* kGelu = "\"gelu_pytorch_tanh\"";
+constexpr auto kGemmaKeys =
+    keys({"3072", "24576", "28", "16", "16", "8192", "1e-06", "true"}, "hidden_act", kGelu);
+constexpr auto kGemma3Keys =
+    keys({"2304", "9216", "26", "8", "4", "131072", "1e-06", "true"}, "hidden_activation", kGelu);
+constexpr auto kOlmo2Keys =
+    keys({"4096", "11008", "32", "32", "null", "2048", "1e-05", "false"}, "hidden_act", "\"silu\"");
+constexpr auto kSmolLm3Keys =
+    keys({"2048", "11008", "36", "16", "4", "32768", "1e-06", "true"}, "hidden_act", "\"silu\"");
+
+constexpr FixedKey kGemma3Fixed[] = {
+    {"final_logit_softcapping", "null", "null"},
+    {"attn_logit_softcapping", "null", "null"},
+    {"use_bidirectional_attention", "false", "false"},
+};
+constexpr FixedKey kSmolLm3Fixed[] = {{"use_sliding_window", "false", "false"}};
+
+constexpr ClassDefault kGemmaIds[] = {
+    {"vocab_size", "256000"}, {"pad_token_id", "0"}, {"eos_token_id", "1"}, {"bos_token_id", "2"}};
+constexpr ClassDefault kGemma3Ids[] = {
+    {"vocab_size", "262208"}, {"pad_token_id", "0"}, {"eos_token_id", "1"}, {"bos_token_id", "2"}};
+constexpr ClassDefault kOlmo2Ids[] = {
+    {"vocab_size", "50304"}, {"pad_token_id", "1"}, {"eos_token_id", "50279"}};
+constexpr ClassDefault kSmolLm3Ids[] = {{"vocab_size", "128256"},
+                                        {"pad_token_id", "128004"},
+                                        {"bos_token_id", "128000"},
+                                        {"eos_token_id", "128001"}};
+
+// What all have, and what one has besides.
+template <class... Own>
+constexpr std::array<FixedOption, 3 + sizeof...(Own)> options(Own... own) {
+  return {{{"norm", "rmsnorm"}, {"position_embedding", "rope"}, {"final_norm", "true"}, own...}};
+}
+constexpr FixedOption kUnscaled{"scale_embeddings", "false", true};
+constexpr FixedOption kNoBias{"bias", "false"};
+constexpr FixedOption kOffset{"norm_unit_offset", "true"};
+constexpr FixedOption kScaled{"scale_embeddings", "true"};
+constexpr auto kGemmaOptions =
+    options(FixedOption{"norm_position", "pre"}, kNoBias, kOffset, kScaled);
+constexpr auto kGemma3Options = options(FixedOption{"norm_position", "sandwich"},
+                                        FixedOption{"qk_norm", "head"}, kNoBias, kOffset, kScaled);
+constexpr auto kOlmo2Options = options(FixedOption{"norm_position", "branch"},
+                                       FixedOption{"qk_norm", "projection"}, kNoBias, kUnscaled);
+constexpr auto kSmolLm3Options = options(FixedOption{"norm_position", "pre"}, kUnscaled);
+
+constexpr TensorRow kTensors[] = {
+    {"model.embed_tokens.weight", "embedding.weight", "V", "D"},
+    {"model.layers.#.self_attn.{q_proj,k_proj,v_proj}.*", "layers.#.self_attention.qkv.*", "QKK",
+     "D", Stream::kNone, Change::kToHalves},
+    {"model.layers.#.self_attn.o_proj.*", "layers.#.self_attention.out.*", "D", "Q"},
+    {"model.layers.#.mlp.{gate_proj,up_proj}.*", "layers.#.feed_forward.up.*", "FF", "D"},
+    {"model.layers.#.mlp.down_proj.*", "layers.#.feed_forward.down.*", "D", "F"},
+    {"model.norm.*", "norm.*", "D"},
+    {"lm_head.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::untied},
+};
+constexpr TensorRow kPreNorms[] = {
+    {"model.layers.#.input_layernorm.*", "layers.#.self_attention_norm.*", "D"},
+    {"model.layers.#.post_attention_layernorm.*", "layers.#.feed_forward_norm.*", "D"},
+};
+constexpr TensorRow kGemma3Norms[] = {
+    {"model.layers.#.input_layernorm.*", "layers.#.self_attention_norm.*", "D"},
+    {"model.layers.#.post_attention_layernorm.*", "layers.#.self_attention_norm.out.*", "D"},
+    {"model.layers.#.pre_feedforward_layernorm.*", "layers.#.feed_forward_norm.*", "D"},
+    {"model.layers.#.post_feedforward_layernorm.*", "layers.#.feed_forward_norm.out.*", "D"},
+    {"model.layers.#.self_attn.q_norm.weight", "layers.#.self_attention.q_norm.weight", "H"},
+    {"model.layers.#.self_attn.k_norm.weight", "layers.#.self_attention.k_norm.weight", "H"},
+};
+constexpr TensorRow kOlmo2Norms[] = {
+    {"model.layers.#.post_attention_layernorm.*", "layers.#.self_attention_norm.*", "D"},
+    {"model.layers.#.post_feedforward_layernorm.*", "layers.#.feed_forward_norm.*", "D"},
+    {"model.layers.#.self_attn.q_norm.weight", "layers.#.self_attention.q_norm.weight", "Q"},
+    {"model.layers.#.self_attn.k_norm.weight", "layers.#.self_attention.k_norm.weight", "K"},
+};
+
+// The kinds of all layers, as the shortest row of them that gives the same again and again.
+Json shortest(const std::vector<std::string>& kinds) {
+  for (size_t size = 1; size <= kinds.size(); ++size) {
+    bool repeats = true;
+    for (size_t i = size; i < kinds.size(); ++i) repeats &= kinds[i] == kinds[i - size];
+    if (repeats)
+      return Json(std::vector<std::string>(kinds.begin(), kinds.begin() + int64_t(size)));
+  }
+  return Json::array();
+}
+
+// All layers' kinds, which a model of ours repeats.
+std::vector<LayerType> all_layers(const ModelOptions& model) {
+  std::vector<LayerType> all;
+  for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
+    const size_t kinds = model.layer_types.size();
+    all.push_back(kinds == 0 ? (model.attention_window > 0 ? LayerType::kWindow : LayerType::kFull)
+                             : model.layer_types[static_cast<size_t>(i) % kinds]);
+  }
+  return all;
+}
+
+void read_gemma(const Json& theirs, Json& model, Reasons& reasons) {
+  read_rope(theirs, model, reasons);
+  read_head_size(theirs, 256, model, reasons);
+  read_attention_bias(theirs, model);
+}
+
+// Of their two names for one function, the one that Gemma's files have.
+void write_activation(const char* key, Json& theirs) {
+  if (theirs.value(key, "") == "gelu_new") theirs[key] = "gelu_pytorch_tanh";
+}
+
+void write_gemma(const ModelFacts& facts, Json& theirs) {
+  write_activation("hidden_act", theirs);
+  write_rope(facts.config.model, theirs);
+  theirs["attention_bias"] = facts.config.model.has_query_bias();
+}
+
+// layer_types, or the older sliding_window_pattern, of which the last layer sees all tokens.
+void read_windows(const Json& theirs, Json& model, Reasons& reasons) {
+  const auto layers = model.at("num_hidden_layers").get<int64_t>();
+  const Json pattern = value_of(theirs, "sliding_window_pattern", 6);
+  const Json types = value_of(theirs, "layer_types", Json::array());
+  if (!pattern.is_number_integer() || pattern.get<int64_t>() < 1) {
+    reasons.push_back(concat("sliding_window_pattern is ", pattern.dump(), ", expected a number"));
+    return;
+  }
+  if (!types.empty() && std::ssize(types) != layers) {
+    reasons.push_back(concat("layer_types has ", types.size(), " entries for ", layers, " layers"));
+    return;
+  }
+  std::vector<std::string> kinds;
+  bool windowed = false;
+  for (int64_t i = 0; i < layers; ++i) {
+    const bool full = types.empty() ? (i + 1) % pattern.get<int64_t>() == 0
+                                    : types[static_cast<size_t>(i)] == "full_attention";
+    if (!types.empty() && !full && types[static_cast<size_t>(i)] != "sliding_attention") {
+      reasons.push_back(concat("layer_types has ", types[static_cast<size_t>(i)].dump(),
+                               ", expected full_attention or sliding_attention"));
+      return;
+    }
+    kinds.emplace_back(full ? "full" : "window");
+    windowed |= !full;
+  }
+  model["layer_types"] = shortest(kinds);
+  model["attention_window"] = windowed ? value_of(theirs, "sliding_window", 4096) : Json(0);
+}
+
+// Files of today have rope_parameters for each kind of layers; older ones rope_local_base_freq.
+void read_gemma3(const Json& theirs, Json& model, Reasons& reasons) {
+  read_windows(theirs, model, reasons);
+  read_head_size(theirs, 256, model, reasons);
+  read_attention_bias(theirs, model);
+  const Json parameters = value_of(theirs, "rope_parameters", Json::object());
+  Json full = theirs, local = value_of(theirs, "rope_local_base_freq", 10000.0);
+  if (parameters.contains("full_attention")) {
+    full["rope_parameters"] = parameters["full_attention"];
+    const Json window = value_of(parameters, "sliding_attention", Json::object());
+    local = value_of(window, "rope_theta", local);
+    if (const Json type = value_of(window, "rope_type", "default"); type != "default") {
+      reasons.push_back(concat("rope_type ", type.dump(),
+                               " of sliding_attention: ours scale full_attention only"));
+    }
+  } else if (!theirs.contains("rope_theta")) {
+    full["rope_theta"] = 1000000.0;
+  }
+  read_rope(full, model, reasons);
+  if (model.value("attention_window", Json(0)) != 0) model["window_rope_theta"] = local;
+  const Json scalar = value_of(theirs, "query_pre_attn_scalar", 256);
+  if (!scalar.is_number() || scalar.get<double>() <= 0) {
+    reasons.push_back(concat("query_pre_attn_scalar is ", scalar.dump(), ", expected a number"));
+    return;
+  }
+  const Json size = model.value("head_size", Json(256));
+  model["attention_scale"] = scalar == size ? 0 : 1 / std::sqrt(scalar.get<double>());
+}
+
+void write_gemma3(const ModelFacts& facts, Json& theirs) {
+  const ModelOptions& model = facts.config.model;
+  write_activation("hidden_activation", theirs);
+  theirs["head_dim"] = model.chosen_head_size();
+  theirs["attention_bias"] = model.has_query_bias();
+  const double scale = model.attention_scale;
+  theirs["query_pre_attn_scalar"] =
+      scale == 0 ? Json(model.chosen_head_size()) : Json(std::round(1e6 / (scale * scale)) / 1e6);
+  Json types = Json::array();
+  for (const LayerType type : all_layers(model)) {
+    types.push_back(type == LayerType::kWindow ? "sliding_attention" : "full_attention");
+  }
+  theirs["layer_types"] = types;
+  theirs["sliding_window"] = model.attention_window > 0 ? Json(model.attention_window) : Json(4096);
+  const double local = model.window_rope_theta > 0 ? model.window_rope_theta : model.rope_theta;
+  theirs["rope_parameters"] = {
+      {"full_attention", rope_parameters(model)},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
+  theirs["rope_theta"] = model.rope_theta;
+  theirs["rope_local_base_freq"] = local;
+}
+
+void read_olmo2(const Json& theirs, Json& model, Reasons& reasons) {
+  read_rope(theirs, model, reasons);
+  read_attention_bias(theirs, model);
+}
+
+void write_olmo2(const ModelFacts& facts, Json& theirs) {
+  write_rope(facts.config.model, theirs);
+  theirs.erase("head_dim");  // the class has none
+  theirs["attention_bias"] = facts.config.model.has_query_bias();
+}
+
+// no_rope_layers has 0 for each layer without positions; without it every no_rope_layer_interval-th
+// has none.
+void read_smollm3(const Json& theirs, Json& model, Reasons& reasons) {
+  Json all = theirs;
+  if (!theirs.contains("rope_parameters") && !theirs.contains("rope_theta")) {
+    all["rope_theta"] = 2000000.0;
+  }
+  read_rope(all, model, reasons);
+  read_head_size(theirs, nullptr, model, reasons);
+  model["bias"] = value_of(theirs, "mlp_bias", false);
+  read_attention_bias(theirs, model);
+  const auto layers = model.at("num_hidden_layers").get<int64_t>();
+  const Json placed = value_of(theirs, "no_rope_layers", Json::array());
+  const Json interval = value_of(theirs, "no_rope_layer_interval", 4);
+  if (!placed.empty() && std::ssize(placed) != layers) {
+    reasons.push_back(
+        concat("no_rope_layers has ", placed.size(), " entries for ", layers, " layers"));
+    return;
+  }
+  if (!interval.is_number_integer() || interval.get<int64_t>() < 1) {
+    reasons.push_back(concat("no_rope_layer_interval is ", interval.dump(), ", expected a number"));
+    return;
+  }
+  std::vector<std::string> kinds;
+  for (int64_t i = 0; i < layers; ++i) {
+    const bool has = placed.empty() ? (i + 1) % interval.get<int64_t>() != 0
+                                    : placed[static_cast<size_t>(i)] != 0;
+    kinds.emplace_back(has ? "full" : "unplaced");
+  }
+  model["layer_types"] = shortest(kinds);
+  for (const Json& type : value_of(theirs, "layer_types", Json::array())) {
+    if (type == "full_attention") continue;
+    reasons.push_back(concat("layer_types has ", type.dump(), ", expected full_attention"));
+    return;
+  }
+}
+
+void write_smollm3(const ModelFacts& facts, Json& theirs) {
+  const ModelOptions& model = facts.config.model;
+  write_rope(model, theirs);
+  theirs["attention_bias"] = model.has_query_bias();
+  theirs["mlp_bias"] = model.bias;
+  Json placed = Json::array();
+  for (const LayerType type : all_layers(model)) {
+    placed.push_back(type == LayerType::kUnplaced ? 0 : 1);
+  }
+  theirs["no_rope_layers"] = placed;
+}
+
+// What the classes of this family have in common.
+Architecture of_family(Architecture one) {
+  one.prefix = "model.";
+  one.type = ModelType::kDecoder;
+  one.tensors = kTensors;
+  one.skipped = {"model.layers.*.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
+                 "lm_head.weight"};
+  one.tied = {{"model.embed_tokens.weight", "lm_head.weight"}};
+  one.may_lack_biases = true;
+  one.gated = true;
+  return one;
+}
+
+}  // namespace
+
+extern const Architecture kGemma = of_family({.name = "gemma",
+                                              .classes = {{"clm", "GemmaForCausalLM"}},
+                                              .headless = "GemmaModel",
+                                              .keys = kGemmaKeys,
+                                              .options = kGemmaOptions,
+                                              .ids = kGemmaIds,
+                                              .own_tensors = kPreNorms,
+                                              .carried = {"head_size", "attention_bias"},
+                                              .read_more = read_gemma,
+                                              .write_more = write_gemma});
+
+extern const Architecture kGemma3 =
+    of_family({.name = "gemma3_text",
+               .classes = {{"clm", "Gemma3ForCausalLM"}},
+               .headless = "Gemma3TextModel",
+               .keys = kGemma3Keys,
+               .fixed = kGemma3Fixed,
+               .options = kGemma3Options,
+               .ids = kGemma3Ids,
+               .own_tensors = kGemma3Norms,
+               .carried = {"head_size", "attention_bias", "attention_window", "layer_types",
+                           "window_rope_theta", "attention_scale"},
+               .read_more = read_gemma3,
+               .write_more = write_gemma3});
+
+extern const Architecture kOlmo2 = of_family({.name = "olmo2",
+                                              .classes = {{"clm", "Olmo2ForCausalLM"}},
+                                              .headless = "Olmo2Model",
+                                              .keys = kOlmo2Keys,
+                                              .options = kOlmo2Options,
+                                              .ids = kOlmo2Ids,
+                                              .own_tensors = kOlmo2Norms,
+                                              .carried = {"attention_bias"},
+                                              .read_more = read_olmo2,
+                                              .write_more = write_olmo2});
+
+extern const Architecture kSmolLm3 =
+    of_family({.name = "smollm3",
+               .classes = {{"clm", "SmolLM3ForCausalLM"}},
+               .headless = "SmolLM3Model",
+               .keys = kSmolLm3Keys,
+               .fixed = kSmolLm3Fixed,
+               .options = kSmolLm3Options,
+               .ids = kSmolLm3Ids,
+               .own_tensors = kPreNorms,
+               .carried = {"head_size", "attention_bias", "layer_types"},
+               .read_more = read_smollm3,
+               .write_more = write_smollm3});
+
+}  // namespace tapestry::interop
