@@ -216,10 +216,12 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
   if (images)
     data["image"] = our_image_format(
         folder.config, read_json_if_there(folder.path + "/" + kPreprocessorFile), reasons);
+  const fs::path path = fs::canonical(folder.path);
+  const bool is_file = fs::is_regular_file(path);
   Json config = {
       {"task", task},
       {"dtype", doubles ? "float64" : "float32"},
-      {"output_dir", (fs::path("runs") / fs::canonical(folder.path).filename()).string()},
+      {"output_dir", (fs::path("runs") / (is_file ? path.stem() : path.filename())).string()},
       {"data", data},
       {"model", model},
       {"training", {{"max_steps", 1}}}};

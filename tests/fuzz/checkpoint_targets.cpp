@@ -5,6 +5,8 @@
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/config/config.h"
+#include "apps/interop/gguf/gguf.h"
+#include "apps/interop/gguf/gguf_file.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/run/trainer_state.h"
 #include "core/base/error.h"
@@ -144,6 +146,23 @@ void read_foreign(std::string_view bytes) {
   to_json(interop::import_model(own).config);
 }
 
+Seeds gguf_seeds() {
+  return {read_file(foreign("llama.gguf")), read_file(foreign("gpt2.gguf")),
+          read_file(project_file("tests/fixtures/gguf/tiny.gguf"))};
+}
+// The whole import: header, keys, tensors, tokenizer.
+void read_gguf(std::string_view bytes) {
+  fuzzed_file(bytes, "fuzzed.gguf");
+  const std::string path = fuzzed_folder() + "/fuzzed.gguf";
+  const interop::GgufFile file(open_source(path));
+  for (const interop::GgufTensor& tensor : file.tensors()) {
+    if (tensor.shape.numel() <= 1 << 16) file.read(tensor);
+  }
+  interop::import_gguf_model(path);
+  // Two of the seeds have no tokenizer.
+  if (file.text("tokenizer.ggml.model") != "none") interop::import_gguf(path);
+}
+
 constexpr FuzzTarget kTargets[] = {
     {"safetensors", safetensors_seeds, read_safetensors},
     {"safetensors_index", index_seeds, read_index},
@@ -152,6 +171,7 @@ constexpr FuzzTarget kTargets[] = {
     {"config_yaml", yaml_seeds, read_yaml},
     {"trainer_state", state_seeds, read_state},
     {"foreign_config", foreign_seeds, read_foreign},
+    {"gguf", gguf_seeds, read_gguf},
 };
 
 }  // namespace

@@ -63,7 +63,8 @@ class GgufFile {
   bool is_integer(const std::string& key) const;
   bool is_texts(const std::string& key) const;  ///< a list of them
 
-  /// Unset where there is no such key. Throw Error(kData) naming the key if it has another type.
+  /// Unset where there is no such key. Throw Error(kData) naming the key if it has another type, or
+  /// a text that is not UTF-8.
   std::optional<int64_t> integer(const std::string& key) const;  ///< of any width
   std::optional<double> real(const std::string& key) const;      ///< shortest decimal of a float32
   std::optional<bool> flag(const std::string& key) const;

@@ -6,7 +6,6 @@
 
 #include "apps/interop/gguf/gguf_vocabulary.h"
 #include "core/base/text.h"
-#include "data/files/utf8.h"
 #include "data/tokenizers/huggingface_files.h"
 #include "data/tokenizers/protobuf.h"
 #include "data/tokenizers/sentencepiece_model.h"
@@ -77,8 +76,8 @@ Pieces pieces_of(const GgufFile& file, bool scored, int64_t rows, Reasons& reaso
     if (!first) {
       reasons.push_back(
           concat("the tokens ", other->second, " and ", id, " are both '", text, "'"));
-    } else if (find_invalid_utf8(text) != std::string::npos || text.empty()) {
-      reasons.push_back(concat("token ", id, text.empty() ? " is empty" : " is not UTF-8"));
+    } else if (text.empty()) {
+      reasons.push_back(concat("token ", id, " is empty"));
     } else if (type < GgufPiece::kNormal || type > GgufPiece::kByte ||
                (type == GgufPiece::kByte && !scored)) {
       reasons.push_back(concat("token ", id, " ('", text, "') has the type ", type));

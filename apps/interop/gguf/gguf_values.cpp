@@ -103,7 +103,9 @@ std::optional<std::string> GgufFile::text(const std::string& key) const {
   if (found == nullptr) return std::nullopt;
   if (found->type != GgufValueType::kText) refuse_type(key, "a string");
   GgufCursor at(file_, found->begin);
-  return at.bytes(found->count, key);
+  std::string text = at.bytes(found->count, key);
+  if (find_invalid_utf8(text) != std::string::npos) broken_gguf(file_.name, key, " is not UTF-8");
+  return text;
 }
 
 const GgufFile::Value* GgufFile::list(const std::string& key, GgufValueType element,
@@ -120,7 +122,12 @@ std::optional<std::vector<std::string>> GgufFile::texts(const std::string& key) 
   std::vector<std::string> texts;
   texts.reserve(found->count);
   GgufCursor at(file_, found->begin);
-  for (uint64_t i = 0; i < found->count; ++i) texts.push_back(at.text(key));
+  for (uint64_t i = 0; i < found->count; ++i) {
+    texts.push_back(at.text(key));
+    if (find_invalid_utf8(texts.back()) != std::string::npos) {
+      broken_gguf(file_.name, "element ", i, " of ", key, " is not UTF-8");
+    }
+  }
   return texts;
 }
 

@@ -11,6 +11,7 @@
 #include "apps/interop/huggingface_import.h"
 #include "data/files/files.h"
 #include "tests/apps/interop/huggingface_models.h"
+#include "tests/data/files/files.h"
 
 namespace tapestry::interop {
 namespace {

@@ -122,6 +122,28 @@ TEST(CTranslate2, VariablesAreThoseOfItsLibrary) {
   EXPECT_TRUE(files.contains("shared_vocabulary.json"));
 }
 
+// Tables, weights and biases; numbers stay what they are. Their codes are in ctranslate2.cpp.
+TEST(CTranslate2, TensorsHaveTheType) {
+  const auto type_of = [](const std::string& variable) {
+    return static_cast<int>(variable.at(1 + 4 * static_cast<size_t>(variable.at(0))));
+  };
+  const auto whole =
+      variables_of(bytes_of(ctranslate2_files(imported_files("marian")).at("model.bin")));
+  for (const auto& [dtype, code] : {std::pair("float16", 4), std::pair("bfloat16", 5)}) {
+    const auto made =
+        variables_of(bytes_of(ctranslate2_files(imported_files("marian"), dtype).at("model.bin")));
+    ASSERT_EQ(made.size(), whole.size());
+    for (const auto& [name, variable] : made) {
+      if (name == "format") continue;
+      const bool number = variable.at(0) == 0;
+      EXPECT_EQ(type_of(variable), number ? type_of(whole.at(name)) : code) << name;
+      if (!number) {
+        EXPECT_LT(variable.size(), whole.at(name).size()) << name;
+      }
+    }
+  }
+}
+
 TEST(CTranslate2, SaysWhatDoesNotFit) {
   ModelFiles files = imported_files("marian");
   files.config.model.attention_window = 4;
