@@ -5,7 +5,7 @@
 case " $* " in
   *" -x c++-header "*)
     for argument; do
-      case $argument in *.gch) rm -f "$argument" ;; esac
+      case $argument in *.gch | *.pch) rm -f "$argument" ;; esac
     done ;;
 esac
 exec "$@"

@@ -28,6 +28,10 @@ Json config_with_defaults(const std::string& folder);
 /// Throws Error(kData) for a class that is unknown, or weights in another format.
 Folder open_folder(const std::string& path);
 
+/// Checks tables that config.json calls tied. If the file has both and they differ, the second one
+/// becomes a classifier of its own; models that share more than two tables cannot be untied so.
+void compare_tied(const Folder& folder, Json& model, Reasons& reasons, Reasons& notes);
+
 /// Every place of a text has the same bias of spans: it changes no probability, and ours has none.
 inline constexpr const char* kUnreadBias = "span_head.bias";
 

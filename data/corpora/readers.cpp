@@ -288,29 +288,6 @@ class PromptReader : public RecordPairReader {
   const Template prompt_, answer_;
 };
 
-// The texts of questions, for a tokenizer: a context with the first question about it, then the
-// other questions.
-class QuestionTextReader : public PairReader {
- public:
-  explicit QuestionTextReader(const CorpusSpec& spec) : questions_(read_questions(spec, counts_)) {}
-
-  bool next(TextPair& pair) override {
-    if (next_ == questions_.size()) return false;
-    const Question& question = questions_[next_];
-    const bool again = next_ > 0 && questions_[next_ - 1].context == question.context;
-    pair.source = again ? question.question : *question.context + '\n' + question.question;
-    pair.target.clear();
-    pair.place = question.place;
-    ++next_;
-    ++counts_.kept;
-    return true;
-  }
-
- private:
-  const std::vector<Question> questions_;
-  size_t next_ = 0;
-};
-
 class DingReader : public FilteringReader {
  public:
   explicit DingReader(const CorpusSpec& spec) : FilteringReader(spec), lines_(spec.ding) {}
@@ -391,7 +368,7 @@ std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given) {
     case CorpusSpec::Kind::kPrompted:
       return std::make_unique<PromptReader>(spec);
     case CorpusSpec::Kind::kQuestions:
-      return std::make_unique<QuestionTextReader>(spec);
+      return open_question_texts(spec);
     case CorpusSpec::Kind::kImages:
       fail(ErrorKind::kConfig, "[data] expected a corpus of texts, got images ", spec.str(), '.');
     case CorpusSpec::Kind::kPoints:

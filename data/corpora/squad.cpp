@@ -212,6 +212,37 @@ void read_records(CorpusSpec spec, Collector& collector) {
 
 }  // namespace
 
+namespace {
+
+// The texts of questions, for a tokenizer: a context with the first question about it, then the
+// other questions.
+class QuestionTextReader : public PairReader {
+ public:
+  explicit QuestionTextReader(const CorpusSpec& spec) : questions_(read_questions(spec, counts_)) {}
+
+  bool next(TextPair& pair) override {
+    if (next_ == questions_.size()) return false;
+    const Question& question = questions_[next_];
+    const bool again = next_ > 0 && questions_[next_ - 1].context == question.context;
+    pair.source = again ? question.question : *question.context + '\n' + question.question;
+    pair.target.clear();
+    pair.place = question.place;
+    ++next_;
+    ++counts_.kept;
+    return true;
+  }
+
+ private:
+  const std::vector<Question> questions_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<PairReader> open_question_texts(const CorpusSpec& spec) {
+  return std::make_unique<QuestionTextReader>(spec);
+}
+
 Question question_of(const Record& record, const std::shared_ptr<const std::string>& before) {
   const std::string& context = record.text("context");
   const bool same = before != nullptr && *before == context;

@@ -32,6 +32,9 @@ struct Question {
 /// place of what is missing or of another kind.
 std::vector<Question> read_questions(const CorpusSpec& spec, FilterCounts& counts);
 
+/// Their texts, for a tokenizer.
+std::unique_ptr<PairReader> open_question_texts(const CorpusSpec& spec);
+
 /// The question of a record, without answers. Shares the context `before` (or null) if the texts
 /// are equal.
 Question question_of(const Record& record, const std::shared_ptr<const std::string>& before = {});
