@@ -129,8 +129,9 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
          files.folder, " holds one of task ", files.config.task->name, '.');
   }
   files.config.device = device;
-  auto bundle = std::make_unique<ModelBundle>(files.config, std::move(files.tokenizers),
-                                              ModelUse::kAnswers, ParamStore::Start::kEmpty);
+  auto bundle = std::make_unique<ModelBundle>(
+      files.config, with_languages(std::move(files.tokenizers), files.config.languages),
+      ModelUse::kAnswers, ParamStore::Start::kEmpty);
   load_parameters(bundle->store, files.tensors, format);
   return bundle;
 }

@@ -33,6 +33,7 @@ struct EvaluateArguments {
   std::string labels = {};  ///< of images
   std::string squad = {};
   std::string jsonl = {};
+  SearchArguments languages = {};
   ComputeArguments compute = {};
 };
 
@@ -114,6 +115,7 @@ void check_model(const EvaluateArguments& arguments, const ModelFiles& files) {
          files.folder, " holds one of task ", files.config.task->name, '.');
   };
   if (!arguments.text.empty()) need("evaluate --text", kModelsText);
+  if (!arguments.languages.overrides.empty()) need("evaluate of languages", kTranslates);
   if (!arguments.squad.empty()) need("evaluate --squad", kFindsAnswers);
   if (!arguments.images.empty() && !reads_images(files.config)) {
     fail(ErrorKind::kData, "[evaluate --images] expected a model of images, ", files.folder,
@@ -184,6 +186,8 @@ int evaluate_model(const EvaluateArguments& arguments) {
   ModelFiles files = read_model_files(arguments.model);
   check_model(arguments, files);
   const std::vector<CorpusSpec> corpora = corpora_of(arguments, files.config);
+  files.config.languages =
+      override_languages(files.config.languages, arguments.languages.overrides);
   const Task& task = task_of(files.config);
   const Evaluation result = task.evaluate(std::move(files), arguments.compute.device, corpora);
   if (arguments.json) {
@@ -228,6 +232,7 @@ void add_evaluate(CLI::App& app, EvaluateArguments& arguments) {
     for (size_t j = 0; j < i; ++j) sources[i]->excludes(sources[j]);
   }
   labels->needs(images);
+  for (CLI::Option* language : add_languages(app, arguments.languages)) language->needs(model);
   add_compute(app, arguments.compute);
 }
 

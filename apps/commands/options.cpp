@@ -93,6 +93,15 @@ CLI::Option* add_search_key(CLI::App& app, SearchArguments& arguments, const std
   return add_value(app, arguments, *std::ranges::find(keys, key, &ConfigKey::name), meaning);
 }
 
+std::vector<CLI::Option*> add_languages(CLI::App& app, SearchArguments& arguments) {
+  std::vector<CLI::Option*> options;
+  for (const ConfigKey& key : generation_keys()) {
+    if (!key.name.ends_with("_language")) continue;
+    options.push_back(add_value(app, arguments, key, key.meaning));
+  }
+  return options;
+}
+
 SearchOptions SearchArguments::over(const SearchOptions& of_config) const {
   SearchOptions options = override_search(of_config, overrides);
   const auto given = [&](const char* key) {

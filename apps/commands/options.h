@@ -61,4 +61,7 @@ void add_search(CLI::App& app, SearchArguments& arguments,
 CLI::Option* add_search_key(CLI::App& app, SearchArguments& arguments, const std::string& key,
                             const char* meaning);
 
+/// Adds --source-language and --target-language.
+std::vector<CLI::Option*> add_languages(CLI::App& app, SearchArguments& arguments);
+
 }  // namespace tapestry

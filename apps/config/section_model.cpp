@@ -31,7 +31,19 @@ void bind_rope_scaling(ConfigSection& s, RopeScaling& scaling) {
             between(1, double(BlockOptions::kLongest)));
 }
 
-void bind_norms(ConfigSection& s, bool applies, const std::string& why, ModelOptions& model) {
+// The keys of Transformers: `applies` to the model, or `why` it does not.
+struct TransformerKeys {
+  ConfigSection& s;
+  ModelOptions& model;
+  bool applies;
+  std::string why;
+
+  bool ordinary() const { return applies && model.kv_latent_size == 0; }
+  std::string why_ordinary() const { return applies ? "with kv_latent_size" : why; }
+};
+
+void bind_norms(const TransformerKeys& keys) {
+  const auto& [s, model, applies, why] = keys;
   bool final_norm = model.has_final_norm();
   s.read_if(applies, why, "final_norm", final_norm, "A norm behind the last layer of each stack.");
   if (applies) model.final_norm = final_norm;
@@ -57,19 +69,20 @@ void bind_norms(ConfigSection& s, bool applies, const std::string& why, ModelOpt
             "The share of a batch in the running statistics.", above_up_to(0, 1));
 }
 
-void bind_layer_types(ConfigSection& s, bool applies, const std::string& why, ModelOptions& model) {
+void bind_layer_types(const TransformerKeys& keys) {
+  const auto& [s, model, applies, why] = keys;
   std::vector<std::string> names;
   for (const LayerType type : model.layer_types) names.emplace_back(name_of(type));
   s.read_if(applies, why, "layer_types", names,
             "Kinds of layers in their order, again and again: full, window (only these have the "
-            "attention_window), or unplaced (all tokens, without rotary positions). [window, full] "
+            "attention_window), or nope (all tokens, without rotary positions). [window, full] "
             "is Gemma 2's; empty: all are alike.");
   model.layer_types.clear();
   for (const std::string& name : names) {
     const auto types = enumerators<LayerType>();
     const auto found = std::ranges::find(types, name, [](LayerType t) { return name_of(t); });
     if (found == types.end()) {
-      s.complain("layer_types", concat("'model.layer_types': expected full, window or unplaced, "
+      s.complain("layer_types", concat("'model.layer_types': expected full, window or nope, "
                                        "got '",
                                        name, "'."));
     } else {
@@ -78,13 +91,8 @@ void bind_layer_types(ConfigSection& s, bool applies, const std::string& why, Mo
   }
 }
 
-// Keys of Transformers: recurrent and linear models do not have them.
-void bind_transformer(ConfigSection& s, Config& config) {
-  ModelOptions& model = config.model;
-  const ModelType type = config.model_type;
-  const bool applies = traits_of(type).has_attention;
-  const bool images = reads_images(config);
-  const std::string why = concat("with type: ", name_of(type));
+void bind_heads(const TransformerKeys& keys, bool prompts) {
+  const auto& [s, model, applies, why] = keys;
   s.read_if(applies, why, "intermediate_size", model.intermediate_size,
             "Width of the hidden layer of the feed-forward network.", between(1, kMostWidth));
   s.read_if(applies, why, "num_attention_heads", model.num_attention_heads,
@@ -104,9 +112,8 @@ void bind_transformer(ConfigSection& s, Config& config) {
             "Self-attention sees only tokens that are less than so many places away (sliding "
             "window); 0: all.",
             between(0, double(BlockOptions::kLongest)));
-  bind_layer_types(s, applies, why, model);
-  s.read_if(applies && reads_prompts(config), applies ? "without prompts" : why, "prefix_lm",
-            model.prefix_lm,
+  bind_layer_types(keys);
+  s.read_if(applies && prompts, applies ? "without prompts" : why, "prefix_lm", model.prefix_lm,
             "The tokens of a prompt see the whole prompt, not only what is before.");
   s.read_if(applies, why, "kv_latent_size", model.kv_latent_size,
             "Size of the latent that keys and values are made of (multi-head latent attention, "
@@ -118,6 +125,10 @@ void bind_transformer(ConfigSection& s, Config& config) {
   s.read_if(applies && latent, why_latent, "rope_head_size", model.rope_head_size,
             "Size of the part of a head that rotary positions turn, even; 0: half of a head.",
             between(0, kMostWidth));
+}
+
+void bind_layers(const TransformerKeys& keys) {
+  const auto& [s, model, applies, why] = keys;
   s.read_choice_if(applies, why, "hidden_act", model.hidden_act, named(hidden_acts()),
                    "Activation of the feed-forward network; swiglu and geglu are gated and have a "
                    "third matrix.");
@@ -132,11 +143,13 @@ void bind_transformer(ConfigSection& s, Config& config) {
                        NormPosition::kBranch}),
       "Normalizes after the residual sum, as the first Transformer did (post), the input of each "
       "sub-layer (pre), its output (branch; OLMo 2), or both (sandwich; Gemma 3).");
-  bind_norms(s, applies, why, model);
+  bind_norms(keys);
   s.read_if(applies, why, "bias", model.bias, "Linear layers and layer norms have a bias.");
-  const bool ordinary = applies && model.kv_latent_size == 0;
-  s.read_choice_if(ordinary, applies ? "with kv_latent_size" : why, "attention_bias",
-                   model.attention_bias,
+}
+
+void bind_attention(const TransformerKeys& keys) {
+  const auto& [s, model, applies, why] = keys;
+  s.read_choice_if(keys.ordinary(), keys.why_ordinary(), "attention_bias", model.attention_bias,
                    {{"auto", AttentionBias::kAsOthers},
                     {"none", AttentionBias::kNone},
                     {"qkv", AttentionBias::kInputs},
@@ -144,15 +157,39 @@ void bind_transformer(ConfigSection& s, Config& config) {
                    "Projections of attention that have a bias: auto: as bias says; qkv: those of "
                    "queries, keys and values (Qwen2); all: the one behind them, too.");
   s.read_choice_if(
-      ordinary, applies ? "with kv_latent_size" : why, "qk_norm", model.qk_norm,
+      keys.ordinary(), keys.why_ordinary(), "qk_norm", model.qk_norm,
       {{"none", QkNorm::kNone}, {"head", QkNorm::kHead}, {"projection", QkNorm::kProjection}},
       "RMSNorm of queries and keys before they are rotated: of each head (Qwen3, "
       "Gemma 3), or of all heads together (OLMo 2). It keeps training stable at "
       "higher rates.");
-  s.read_if(ordinary, applies ? "with kv_latent_size" : why, "attention_scale",
-            model.attention_scale,
+  s.read_if(keys.ordinary(), keys.why_ordinary(), "attention_scale", model.attention_scale,
             "Factor of the scores of attention; 0: 1 / the root of the head's size. T5 has 1.",
             at_least(0));
+}
+
+void bind_rope(const TransformerKeys& keys) {
+  const auto& [s, model, applies, why] = keys;
+  const bool rope = applies && model.position_embedding == PositionEmbedding::kRope;
+  const char* const why_rope = "without position_embedding: rope";
+  s.read_if(rope, why_rope, "rope_theta", model.rope_theta,
+            "Base of the wave lengths of rotary positions.", positive());
+  s.read_if(rope, why_rope, "window_rope_theta", model.window_rope_theta,
+            "The same of layers with a window, whose positions are never scaled; 0: rope_theta.",
+            at_least(0));
+  s.read_if(rope && keys.ordinary(), rope ? "with kv_latent_size" : why_rope,
+            "partial_rotary_factor", model.partial_rotary_factor,
+            "The share of a head that is rotated: its first numbers (GPT-NeoX).",
+            above_up_to(0, 1));
+  s.read_choice_if(rope, why_rope, "rope_layout", model.rope_layout,
+                   {{"half", RopeLayout::kHalf}, {"interleaved", RopeLayout::kInterleaved}},
+                   "Which numbers of a head are turned together: i and i + half, or neighbours.");
+  s.section_if(rope, why_rope, "rope_scaling",
+               "Stretches rotary positions for texts longer than those of the first training.",
+               [&](ConfigSection& inner) { bind_rope_scaling(inner, model.rope_scaling); });
+}
+
+void bind_positions(const TransformerKeys& keys) {
+  const auto& [s, model, applies, why] = keys;
   s.read_choice_if(
       applies, why, "position_embedding", model.position_embedding,
       {{"sinusoidal", PositionEmbedding::kSinusoidal},
@@ -173,22 +210,21 @@ void bind_transformer(ConfigSection& s, Config& config) {
             model.relative_attention_max_distance,
             "Tokens that are at least so far away share the last of these biases.",
             between(3, kMostBuckets));
-  const bool rope = applies && model.position_embedding == PositionEmbedding::kRope;
-  s.read_if(rope, "without position_embedding: rope", "rope_theta", model.rope_theta,
-            "Base of the wave lengths of rotary positions.", positive());
-  s.read_if(rope, "without position_embedding: rope", "window_rope_theta", model.window_rope_theta,
-            "The same of layers with a window, whose positions are never scaled; 0: rope_theta.",
-            at_least(0));
-  s.read_if(rope && ordinary, rope ? "with kv_latent_size" : "without position_embedding: rope",
-            "partial_rotary_factor", model.partial_rotary_factor,
-            "The share of a head that is rotated: its first numbers (GPT-NeoX).",
-            above_up_to(0, 1));
-  s.read_choice_if(rope, "without position_embedding: rope", "rope_layout", model.rope_layout,
-                   {{"half", RopeLayout::kHalf}, {"interleaved", RopeLayout::kInterleaved}},
-                   "Which numbers of a head are turned together: i and i + half, or neighbours.");
-  s.section_if(rope, "without position_embedding: rope", "rope_scaling",
-               "Stretches rotary positions for texts longer than those of the first training.",
-               [&](ConfigSection& inner) { bind_rope_scaling(inner, model.rope_scaling); });
+  bind_rope(keys);
+}
+
+// Recurrent and linear models do not have them.
+void bind_transformer(ConfigSection& s, Config& config) {
+  ModelOptions& model = config.model;
+  const ModelType type = config.model_type;
+  const bool applies = traits_of(type).has_attention;
+  const bool images = reads_images(config);
+  const std::string why = concat("with type: ", name_of(type));
+  const TransformerKeys keys{s, model, applies, why};
+  bind_heads(keys, reads_prompts(config));
+  bind_layers(keys);
+  bind_attention(keys);
+  bind_positions(keys);
   s.read_if(reads_text(config), why, "max_position_embeddings", model.max_position_embeddings,
             "Tokens of the longest sequence. Learned positions end there. Others go on to longer "
             "ones: then it only ends a text that is generated without max_new_tokens.",

@@ -333,7 +333,7 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read("max_new_tokens", search.max_new_tokens,
          "Most tokens of an output; 0: max_length_ratio decides, or the positions of the model.",
          between(0, double(SearchOptions::kMostNewTokens)));
-  const bool translates = config.task->name == std::string_view("translation");
+  const bool translates = config.task->can(kTranslates);
   const std::string why = concat("with task: ", config.task->name);
   s.read_if(translates, why, "source_language", config.languages.source_language,
             "Language of the sources of a model of many languages, such as eng_Latn; empty: the "

@@ -1,6 +1,6 @@
 // The sections of a config, in the order of their keys. Every bind_... reads one section into the
 // options of the libraries: names, bounds and meanings of its keys. Derived values and rules about
-// several keys are in complete.cpp.
+// several keys are in complete.cpp and rules.cpp.
 #pragma once
 
 #include <ranges>

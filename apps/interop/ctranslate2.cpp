@@ -7,6 +7,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/architectures/architectures.h"
 #include "apps/interop/export_source.h"
+#include "apps/interop/foreign_config.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
 #include "core/base/text.h"
@@ -115,6 +116,17 @@ int64_t code_of(Activation activation) {
   }
 }
 
+// Keys of our `model` section that their engine has a place for, or that are looked at below.
+constexpr const char* kFeatures[] = {"dropout",
+                                     "attention_dropout",
+                                     "activation_dropout",
+                                     "num_key_value_heads",
+                                     "value_head_size",
+                                     "attention_bias",
+                                     "embedding_norm",
+                                     "output_bias",
+                                     "share_encoder_decoder_embeddings"};
+
 Reasons reasons_against(const ModelFiles& model) {
   const Config& config = model.config;
   const ModelOptions& options = config.model;
@@ -129,28 +141,16 @@ Reasons reasons_against(const ModelFiles& model) {
   expect(options.norm != NormKind::kBatch, "model.norm: batchnorm");
   expect(options.has_final_norm() == (options.norm_position == NormPosition::kPre),
          "model.final_norm, which pre-norm models have and others have not");
-  expect(options.kv_latent_size == 0, "model.kv_latent_size");
-  expect(options.head_size == 0, "model.head_size");
-  expect(options.qk_norm == QkNorm::kNone, "model.qk_norm");
+  for (const std::string& feature : features_beside(kFeatures, config)) reasons.push_back(feature);
   expect(
       options.has_query_bias() == options.bias && options.has_attention_out_bias() == options.bias,
       "model.attention_bias");
   expect(options.value_head_size == 0 ||
              options.value_head_size * options.num_attention_heads == options.hidden_size,
          "model.value_head_size");
-  expect(options.attention_window == 0, "model.attention_window");
-  expect(options.attention_scale == 0, "model.attention_scale");
   const NormPosition norms = options.norm_position;
   expect(norms == NormPosition::kPost || norms == NormPosition::kPre,
          concat("model.norm_position: ", name_of(norms)));
-  expect(options.layer_types.empty(), "model.layer_types");
-  expect(options.partial_rotary_factor == 1, "model.partial_rotary_factor");
-  expect(!options.norm_unit_offset, "model.norm_unit_offset");
-  expect(!options.parallel_residual, "model.parallel_residual");
-  expect(options.first_norm, "model.first_norm: false");
-  expect(options.logit_scale == 1, "model.logit_scale");
-  expect(options.type_vocab_size == 0, "model.type_vocab_size");
-  expect(!options.prefix_lm, "model.prefix_lm");
   expect(options.rope_scaling.type == RopeScalingType::kNone, "model.rope_scaling");
   const Activation act = options.hidden_act.activation;
   expect(act == Activation::kRelu || act == Activation::kGelu || act == Activation::kGeluTanh ||

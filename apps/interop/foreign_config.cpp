@@ -195,6 +195,20 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
   return reasons;
 }
 
+Reasons features_beside(std::span<const char* const> known, const Config& config) {
+  Reasons features;
+  for (const auto& [name, value] : flat_keys(config)) {
+    if (!name.starts_with(kModel)) continue;
+    const std::string key =
+        name.substr(kModel.size(), name.find('.', kModel.size()) - kModel.size());
+    const OffOption* const off = off_option(key);
+    const bool is_known = std::ranges::any_of(known, [&](const char* one) { return key == one; });
+    if (off == nullptr || is_known || same_value(off->value, value)) continue;
+    features.push_back(concat(name, ": ", value));
+  }
+  return features;
+}
+
 bool folds_scale(const Architecture& architecture, const Config& config) {
   const FixedOption* const option = option_of(architecture, "scale_embeddings");
   return config.model.scale_embeddings && option != nullptr && option->can_be_folded;

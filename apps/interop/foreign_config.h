@@ -27,6 +27,10 @@ void add_unread_keys(const Architecture& architecture, const Config& config, con
 /// The reasons why a model of ours does not fit the architecture.
 Reasons misfits(const Architecture& architecture, const Config& config);
 
+/// The keys of the `model` section, but those in `known`, that have another value than
+/// off_option(): "model.qk_norm: head". They are features that a format without `known` ones lacks.
+Reasons features_beside(std::span<const char* const> known, const Config& config);
+
 /// True if this model scales embeddings and their classes do not, so that the export scales the
 /// table itself and unties the classifier.
 bool folds_scale(const Architecture& architecture, const Config& config);

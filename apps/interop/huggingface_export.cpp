@@ -76,7 +76,7 @@ const Architecture& choose(const ModelFiles& model, const std::string& name) {
   });
 }
 
-void add_ids(const ModelFiles& model, Json& config) {
+void add_ids(const Architecture& architecture, const ModelFiles& model, Json& config) {
   if (!reads_text(model.config)) return;
   const SpecialIds ids = special_ids(*model.tokenizers.target);
   const auto number = [](std::optional<int32_t> id) { return id ? Json(*id) : Json(); };
@@ -100,7 +100,11 @@ void add_ids(const ModelFiles& model, Json& config) {
     config["decoder_start_token_id"] = number(own.start.value_or(own.bos));
     const std::vector<int32_t> before = own.target().before;
     if (before.size() == 1) config["forced_bos_token_id"] = before[0];
-    config["forced_eos_token_id"] = number(ids.eos);
+    // T5 and M2M100 end where they want to.
+    const bool forced = std::ranges::any_of(architecture.ids, [](const ClassDefault& row) {
+      return std::string_view(row.key) == "forced_eos_token_id";
+    });
+    if (forced) config["forced_eos_token_id"] = number(ids.eos);
   }
 }
 
@@ -247,7 +251,7 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
     config["architectures"] = {architecture.headless};
   }
   config["torch_dtype"] = dtype.empty() ? name_of(model.config.dtype) : dtype;
-  add_ids(model, config);
+  add_ids(architecture, model, config);
   add_classes(model.config, config);
   add_came_with(architecture, model, config);
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "apps/interop/foreign_folder.h"
 #include "core/base/text.h"
 #include "data/files/files.h"
 #include "data/tokenizers/huggingface_files.h"
@@ -70,17 +71,14 @@ HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
 // T5's class puts its sentinels behind the pieces of the file.
 std::shared_ptr<const Tokenizer> read_t5(const std::string& folder, const std::string& path,
                                          const HuggingFaceHints& hints) {
-  using Json = nlohmann::ordered_json;
-  constexpr int64_t kUsualSentinels = 100;
-  int64_t sentinels = kUsualSentinels;
+  constexpr int64_t kUsualSentinels = 100, kMost = TokenizerOptions::kMostSentinels;
   const std::string options = folder + "/tokenizer_config.json";
-  if (fs::is_regular_file(options)) {
-    const Json json = Json::parse(read_file(options), nullptr, /*allow_exceptions=*/false);
-    const Json given = json.is_object() ? json.value("extra_ids", Json()) : Json();
-    if (given.is_number_integer()) {
-      sentinels = std::clamp<int64_t>(given.get<int64_t>(), 0, TokenizerOptions::kMostSentinels);
-    }
+  const Json given = read_json_if_there(options).value("extra_ids", Json(kUsualSentinels));
+  if (!given.is_number_integer() || given < 0 || given > kMost) {
+    fail(ErrorKind::kData, "[import] ", options, " has extra_ids ", given.dump(),
+         ", expected a number from 0 to ", kMost, '.');
   }
+  const auto sentinels = given.get<int64_t>();
   const std::string tokenizer = t5_tokenizer_json(read_file(path), sentinels, path);
   nlohmann::json vocabulary = nlohmann::json::object();  // an ordered one looks through all keys
   const Json made = Json::parse(tokenizer);

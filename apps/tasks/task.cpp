@@ -83,7 +83,7 @@ TokenizerPair settle_tokenizers(const Config& config, TokenizerPair given, const
                 tokenizers.shared() ? "" : " on the source side",
                 symbols > 0 ? concat(", ", symbols, " of them symbols") : ""));
   release_free_memory();  // frees the memory of learning before the corpora are encoded
-  return tokenizers;
+  return with_languages(std::move(tokenizers), config.languages);
 }
 
 namespace {

@@ -102,8 +102,12 @@ TokenizerPair with_languages(TokenizerPair tokenizers, const LanguageOptions& op
   const auto start = old.special().start;
   // mBART's decoder begins with the language itself.
   const bool starts = start && std::ranges::find(languages, *start) != languages.end();
+  std::optional<int64_t>& written = starts ? files.ids.start : files.ids.first;
+  if ((!source || files.ids.language == *source) && (!target || written == *target)) {
+    return tokenizers;
+  }
   if (source) files.ids.language = *source;
-  if (target) (starts ? files.ids.start : files.ids.first) = *target;
+  if (target) written = *target;
   tokenizers.source = tokenizers.target =
       load_tokenizer(join_huggingface(files.tokenizer, files.ids.json()), "the tokenizer");
   return tokenizers;

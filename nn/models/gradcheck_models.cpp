@@ -112,7 +112,7 @@ void add_layers_that_differ(Cases& cases, const Inputs& in, ModelOptions o) {
   ModelOptions olmo = o;
   olmo.qk_norm = QkNorm::kProjection;
   olmo.norm_position = NormPosition::kBranch;
-  olmo.layer_types = {LayerType::kUnplaced, LayerType::kFull};
+  olmo.layer_types = {LayerType::kNope, LayerType::kFull};
   cases.push_back(language_model_case(in, "LanguageModel, OLMo 2, nope layers", olmo, true));
   ModelOptions neox = o;
   neox.norm = NormKind::kLayer;

@@ -40,7 +40,7 @@ ModelOptions ModelOptions::of_layer(int64_t i) const {
                              ? (attention_window > 0 ? LayerType::kWindow : LayerType::kFull)
                              : layer_types[static_cast<size_t>(i) % layer_types.size()];
   if (type != LayerType::kWindow) options.attention_window = 0;
-  if (type == LayerType::kUnplaced) options.position_embedding = PositionEmbedding::kNone;
+  if (type == LayerType::kNope) options.position_embedding = PositionEmbedding::kNone;
   if (type == LayerType::kWindow && window_rope_theta > 0) {
     options.rope_theta = window_rope_theta;
     options.rope_scaling = {};
@@ -62,8 +62,10 @@ void validate_layers(const ModelOptions& o, const OptionReport& report) {
                 windowed ? "must be more than 0 with a 'window' in layer_types, got "
                          : "must be 0 without a 'window' in layer_types, got ",
                 o.attention_window, '.');
-  report.expect(rope || !has(LayerType::kUnplaced), "layer_types",
-                "'unplaced' needs position_embedding rope: others do not belong to a layer.");
+  report.expect(rope || !has(LayerType::kNope), "layer_types",
+                "'nope' needs position_embedding rope: others do not belong to a layer.");
+  report.expect(o.kv_latent_size == 0 || !has(LayerType::kNope), "layer_types",
+                "'nope' has no place with kv_latent_size, which splits a head by positions.");
   report.expect(o.window_rope_theta == 0 || (rope && windowed), "window_rope_theta",
                 "needs position_embedding rope and layers with a window, got ", o.window_rope_theta,
                 '.');

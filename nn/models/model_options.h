@@ -19,16 +19,16 @@ enum class RunningVariance { kUnbiased, kBiased };
 enum class AttentionBias { kAsOthers, kNone, kInputs, kAll };
 
 /// What a layer's self-attention sees and knows: all tokens (full), those in the window, or all of
-/// them without rotary positions (Yang et al. 2025; SmolLM3).
-enum class LayerType { kFull, kWindow, kUnplaced };
+/// them without rotary positions (NoPE: Yang et al. 2025; SmolLM3).
+enum class LayerType { kFull, kWindow, kNope };
 constexpr const char* name_of(LayerType type) {
   switch (type) {
     case LayerType::kFull:
       return "full";
     case LayerType::kWindow:
       return "window";
-    case LayerType::kUnplaced:
-      return "unplaced";
+    case LayerType::kNope:
+      return "nope";
   }
   return nullptr;
 }

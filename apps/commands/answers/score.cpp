@@ -14,7 +14,8 @@ namespace {
 
 /// The input has the targets.
 struct ScoreArguments : FilterArguments {
-  std::string source = {};  ///< file, of a translation model
+  std::string source = {};         ///< file, of a translation model
+  SearchArguments languages = {};  ///< of such a model
 };
 
 void print(const std::vector<Score>& scores, std::ostream& out) {
@@ -84,7 +85,8 @@ int run_score(const ScoreArguments& arguments) {
     return 0;
   }
   OutputFile output(arguments.output);
-  const Translator models(arguments.models, device, "score with --source", kScoresPairs);
+  const Translator models(arguments.models, device, "score with --source", kScoresPairs,
+                          override_languages({}, arguments.languages.overrides));
   print(score_pairs(models, arguments, book), output.stream());
   book.write();
   output.finish();
@@ -93,7 +95,8 @@ int run_score(const ScoreArguments& arguments) {
 
 void add_score(CLI::App& app, ScoreArguments& arguments) {
   add_models(app, arguments);
-  app.add_option("--source", arguments.source, "file, for a translation model");
+  auto* source = app.add_option("--source", arguments.source, "file, for a translation model");
+  for (CLI::Option* language : add_languages(app, arguments.languages)) language->needs(source);
   app.add_option("--target,--input", arguments.input, "file; -: standard input")->required();
   add_output(app, arguments, "pairs scored at a time, with --source");
   add_attention(app, arguments);

@@ -62,6 +62,11 @@ struct ModelClass {
   const char* name;  ///< of several for one task the first is written
 };
 
+/// An encoder-decoder, whichever of the two tasks trains it.
+inline std::vector<ModelClass> both_tasks(const char* name) {
+  return {{"translation", name}, {"denoising", name}};
+}
+
 /// A part of a tensor's name that has another spelling in some files.
 struct Renaming {
   const char* from;

@@ -1,6 +1,61 @@
 #include "apps/interop/architectures/causal_keys.h"
 
 namespace tapestry::interop {
+namespace {
+
+constexpr TensorRow norm(const char* theirs, const char* ours, bool ModelFacts::*when,
+                         const char* size = "D") {
+  return {theirs, ours, size, "", Stream::kNone, Change::kNone, when};
+}
+
+constexpr TensorRow kTensors[] = {
+    {"model.embed_tokens.weight", "embedding.weight", "V", "D"},
+    norm("model.layers.#.input_layernorm.*", "layers.#.self_attention_norm.*", &ModelFacts::pre),
+    norm("model.layers.#.input_layernorm.*", "layers.#.self_attention_norm.*",
+         &ModelFacts::sandwich),
+    norm("model.layers.#.post_attention_layernorm.*", "layers.#.self_attention_norm.out.*",
+         &ModelFacts::sandwich),
+    norm("model.layers.#.post_attention_layernorm.*", "layers.#.self_attention_norm.*",
+         &ModelFacts::branch),
+    {"model.layers.#.self_attn.{q_proj,k_proj,v_proj}.*", "layers.#.self_attention.qkv.*", "QKK",
+     "D", Stream::kNone, Change::kToHalves},
+    norm("model.layers.#.self_attn.q_norm.weight", "layers.#.self_attention.q_norm.weight",
+         &ModelFacts::normed_heads, "H"),
+    norm("model.layers.#.self_attn.k_norm.weight", "layers.#.self_attention.k_norm.weight",
+         &ModelFacts::normed_heads, "H"),
+    norm("model.layers.#.self_attn.q_norm.weight", "layers.#.self_attention.q_norm.weight",
+         &ModelFacts::normed_projections, "Q"),
+    norm("model.layers.#.self_attn.k_norm.weight", "layers.#.self_attention.k_norm.weight",
+         &ModelFacts::normed_projections, "K"),
+    {"model.layers.#.self_attn.o_proj.*", "layers.#.self_attention.out.*", "D", "Q"},
+    norm("model.layers.#.post_attention_layernorm.*", "layers.#.feed_forward_norm.*",
+         &ModelFacts::pre),
+    norm("model.layers.#.pre_feedforward_layernorm.*", "layers.#.feed_forward_norm.*",
+         &ModelFacts::sandwich),
+    norm("model.layers.#.post_feedforward_layernorm.*", "layers.#.feed_forward_norm.out.*",
+         &ModelFacts::sandwich),
+    norm("model.layers.#.post_feedforward_layernorm.*", "layers.#.feed_forward_norm.*",
+         &ModelFacts::branch),
+    {"model.layers.#.mlp.{gate_proj,up_proj}.*", "layers.#.feed_forward.up.*", "FF", "D"},
+    {"model.layers.#.mlp.down_proj.*", "layers.#.feed_forward.down.*", "D", "F"},
+    {"model.norm.*", "norm.*", "D"},
+    {"lm_head.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::untied},
+};
+
+}  // namespace
+
+Architecture of_llama_family(Architecture one) {
+  one.prefix = "model.";
+  one.type = ModelType::kDecoder;
+  one.tensors = kTensors;
+  one.skipped = {"model.layers.*.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
+                 "lm_head.weight"};
+  one.tied = {{"model.embed_tokens.weight", "lm_head.weight"}};
+  one.may_lack_biases = true;
+  one.gated = true;
+  return one;
+}
 
 Json value_of(const Json& object, const char* key, const Json& fallback) {
   const auto found = object.find(key);

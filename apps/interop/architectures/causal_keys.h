@@ -2,9 +2,53 @@
 // adds to our `model` section, and says what it cannot read.
 #pragma once
 
+#include <array>
+
 #include "apps/interop/architectures/architectures.h"
 
 namespace tapestry::interop {
+
+/// The classes' defaults that differ.
+struct CausalDefaults {
+  const char* hidden = "4096";
+  const char* intermediate;
+  const char* layers = "32";
+  const char* heads = "32";
+  const char* groups;
+  const char* positions;
+  const char* eps = "1e-06";
+  const char* tied = "false";
+  const char* act_key = "hidden_act";
+  const char* act = "\"silu\"";
+};
+constexpr std::array<KeyRow, 11> causal_keys(const CausalDefaults& d) {
+  return {{
+      {"hidden_size", "hidden_size", d.hidden},
+      {"intermediate_size", "intermediate_size", d.intermediate},
+      {"num_hidden_layers", "num_hidden_layers", d.layers},
+      {"num_attention_heads", "num_attention_heads", d.heads},
+      {"num_key_value_heads", "num_key_value_heads", d.groups},
+      {d.act_key, "hidden_act", d.act},
+      {"max_position_embeddings", "max_position_embeddings", d.positions},
+      {"rms_norm_eps", "norm_eps", d.eps},
+      {"initializer_range", "initializer_range", "0.02"},
+      {"attention_dropout", "attention_dropout", "0.0"},
+      {"tie_word_embeddings", "tie_word_embeddings", d.tied},
+  }};
+}
+
+/// Options that all have, and what one has besides.
+template <class... Own>
+constexpr std::array<FixedOption, 3 + sizeof...(Own)> causal_options(Own... own) {
+  return {{{"norm", "rmsnorm"}, {"position_embedding", "rope"}, {"final_norm", "true"}, own...}};
+}
+inline constexpr FixedOption kPreNorm{"norm_position", "pre"};
+inline constexpr FixedOption kUnscaled{"scale_embeddings", "false", true};
+inline constexpr FixedOption kNoBias{"bias", "false"};
+
+/// A class with all that the family has in common: gated layers, and one table of tensors, of which
+/// the norms of the options count.
+Architecture of_llama_family(Architecture one);
 
 /// The member, or the fallback for one that is absent or null.
 Json value_of(const Json& object, const char* key, const Json& fallback);

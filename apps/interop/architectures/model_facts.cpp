@@ -21,7 +21,11 @@ ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given
   masked = config.model_type == ModelType::kEncoder && !classifies && !finds_spans;
   fills_tied = masked && tied;
   fills_untied = masked && untied;
+  pre = model.norm_position == NormPosition::kPre;
+  sandwich = model.norm_position == NormPosition::kSandwich;
+  branch = model.norm_position == NormPosition::kBranch;
   normed_heads = model.qk_norm == QkNorm::kHead;
+  normed_projections = model.qk_norm == QkNorm::kProjection;
   pooled = classifies && (config.model_type != ModelType::kVit || model.pooled_head);
 }
 

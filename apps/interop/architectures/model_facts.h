@@ -43,7 +43,8 @@ struct ModelFacts {
   bool biases = true, norm_biases = true;
   /// The same of the projections of attention, where they differ from `biases`.
   std::optional<bool> query_biases = {}, attention_out_biases = {};
-  bool normed_heads;  ///< qk_norm: head
+  bool pre, sandwich, branch;             ///< norm_position
+  bool normed_heads, normed_projections;  ///< qk_norm
 
   /// Whether their dense layer for this one of ours has a bias.
   bool has_bias(const std::string& ours) const;

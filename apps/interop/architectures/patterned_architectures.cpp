@@ -1,6 +1,5 @@
 // Models of Llama's kind with other norms, or with layers that differ: Gemma, Gemma 3 (text), OLMo
 // 2 and SmolLM3.
-#include <array>
 #include <cmath>
 
 #include "apps/interop/architectures/causal_keys.h"
@@ -8,35 +7,33 @@
 namespace tapestry::interop {
 namespace {
 
-struct Defaults {
-  const char *hidden, *intermediate, *layers, *heads, *groups, *positions, *eps, *tied;
-};
-
-constexpr std::array<KeyRow, 11> keys(const Defaults& d, const char* activation_key,
-                                      const char* activation) {
-  return {{
-      {"hidden_size", "hidden_size", d.hidden},
-      {"intermediate_size", "intermediate_size", d.intermediate},
-      {"num_hidden_layers", "num_hidden_layers", d.layers},
-      {"num_attention_heads", "num_attention_heads", d.heads},
-      {"num_key_value_heads", "num_key_value_heads", d.groups},
-      {activation_key, "hidden_act", activation},
-      {"max_position_embeddings", "max_position_embeddings", d.positions},
-      {"rms_norm_eps", "norm_eps", d.eps},
-      {"initializer_range", "initializer_range", "0.02"},
-      {"attention_dropout", "attention_dropout", "0.0"},
-      {"tie_word_embeddings", "tie_word_embeddings", d.tied},
-  }};
-}
 constexpr const char* kGelu = "\"gelu_pytorch_tanh\"";
-constexpr auto kGemmaKeys =
-    keys({"3072", "24576", "28", "16", "16", "8192", "1e-06", "true"}, "hidden_act", kGelu);
-constexpr auto kGemma3Keys =
-    keys({"2304", "9216", "26", "8", "4", "131072", "1e-06", "true"}, "hidden_activation", kGelu);
+constexpr auto kGemmaKeys = causal_keys({.hidden = "3072",
+                                         .intermediate = "24576",
+                                         .layers = "28",
+                                         .heads = "16",
+                                         .groups = "16",
+                                         .positions = "8192",
+                                         .tied = "true",
+                                         .act = kGelu});
+constexpr auto kGemma3Keys = causal_keys({.hidden = "2304",
+                                          .intermediate = "9216",
+                                          .layers = "26",
+                                          .heads = "8",
+                                          .groups = "4",
+                                          .positions = "131072",
+                                          .tied = "true",
+                                          .act_key = "hidden_activation",
+                                          .act = kGelu});
 constexpr auto kOlmo2Keys =
-    keys({"4096", "11008", "32", "32", "null", "2048", "1e-05", "false"}, "hidden_act", "\"silu\"");
-constexpr auto kSmolLm3Keys =
-    keys({"2048", "11008", "36", "16", "4", "32768", "1e-06", "true"}, "hidden_act", "\"silu\"");
+    causal_keys({.intermediate = "11008", .groups = "null", .positions = "2048", .eps = "1e-05"});
+constexpr auto kSmolLm3Keys = causal_keys({.hidden = "2048",
+                                           .intermediate = "11008",
+                                           .layers = "36",
+                                           .heads = "16",
+                                           .groups = "4",
+                                           .positions = "32768",
+                                           .tied = "true"});
 
 constexpr FixedKey kGemma3Fixed[] = {
     {"final_logit_softcapping", "null", "null"},
@@ -56,52 +53,16 @@ constexpr ClassDefault kSmolLm3Ids[] = {{"vocab_size", "128256"},
                                         {"bos_token_id", "128000"},
                                         {"eos_token_id", "128001"}};
 
-// What all have, and what one has besides.
-template <class... Own>
-constexpr std::array<FixedOption, 3 + sizeof...(Own)> options(Own... own) {
-  return {{{"norm", "rmsnorm"}, {"position_embedding", "rope"}, {"final_norm", "true"}, own...}};
-}
-constexpr FixedOption kUnscaled{"scale_embeddings", "false", true};
-constexpr FixedOption kNoBias{"bias", "false"};
 constexpr FixedOption kOffset{"norm_unit_offset", "true"};
 constexpr FixedOption kScaled{"scale_embeddings", "true"};
-constexpr auto kGemmaOptions =
-    options(FixedOption{"norm_position", "pre"}, kNoBias, kOffset, kScaled);
-constexpr auto kGemma3Options = options(FixedOption{"norm_position", "sandwich"},
-                                        FixedOption{"qk_norm", "head"}, kNoBias, kOffset, kScaled);
-constexpr auto kOlmo2Options = options(FixedOption{"norm_position", "branch"},
-                                       FixedOption{"qk_norm", "projection"}, kNoBias, kUnscaled);
-constexpr auto kSmolLm3Options = options(FixedOption{"norm_position", "pre"}, kUnscaled);
-
-constexpr TensorRow kTensors[] = {
-    {"model.embed_tokens.weight", "embedding.weight", "V", "D"},
-    {"model.layers.#.self_attn.{q_proj,k_proj,v_proj}.*", "layers.#.self_attention.qkv.*", "QKK",
-     "D", Stream::kNone, Change::kToHalves},
-    {"model.layers.#.self_attn.o_proj.*", "layers.#.self_attention.out.*", "D", "Q"},
-    {"model.layers.#.mlp.{gate_proj,up_proj}.*", "layers.#.feed_forward.up.*", "FF", "D"},
-    {"model.layers.#.mlp.down_proj.*", "layers.#.feed_forward.down.*", "D", "F"},
-    {"model.norm.*", "norm.*", "D"},
-    {"lm_head.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
-     &ModelFacts::untied},
-};
-constexpr TensorRow kPreNorms[] = {
-    {"model.layers.#.input_layernorm.*", "layers.#.self_attention_norm.*", "D"},
-    {"model.layers.#.post_attention_layernorm.*", "layers.#.feed_forward_norm.*", "D"},
-};
-constexpr TensorRow kGemma3Norms[] = {
-    {"model.layers.#.input_layernorm.*", "layers.#.self_attention_norm.*", "D"},
-    {"model.layers.#.post_attention_layernorm.*", "layers.#.self_attention_norm.out.*", "D"},
-    {"model.layers.#.pre_feedforward_layernorm.*", "layers.#.feed_forward_norm.*", "D"},
-    {"model.layers.#.post_feedforward_layernorm.*", "layers.#.feed_forward_norm.out.*", "D"},
-    {"model.layers.#.self_attn.q_norm.weight", "layers.#.self_attention.q_norm.weight", "H"},
-    {"model.layers.#.self_attn.k_norm.weight", "layers.#.self_attention.k_norm.weight", "H"},
-};
-constexpr TensorRow kOlmo2Norms[] = {
-    {"model.layers.#.post_attention_layernorm.*", "layers.#.self_attention_norm.*", "D"},
-    {"model.layers.#.post_feedforward_layernorm.*", "layers.#.feed_forward_norm.*", "D"},
-    {"model.layers.#.self_attn.q_norm.weight", "layers.#.self_attention.q_norm.weight", "Q"},
-    {"model.layers.#.self_attn.k_norm.weight", "layers.#.self_attention.k_norm.weight", "K"},
-};
+constexpr auto kGemmaOptions = causal_options(kPreNorm, kNoBias, kOffset, kScaled);
+constexpr auto kGemma3Options =
+    causal_options(FixedOption{"norm_position", "sandwich"}, FixedOption{"qk_norm", "head"},
+                   kNoBias, kOffset, kScaled);
+constexpr auto kOlmo2Options =
+    causal_options(FixedOption{"norm_position", "branch"}, FixedOption{"qk_norm", "projection"},
+                   kNoBias, kUnscaled);
+constexpr auto kSmolLm3Options = causal_options(kPreNorm, kUnscaled);
 
 // The kinds of all layers, as the shortest row of them that gives the same again and again.
 Json shortest(const std::vector<std::string>& kinds) {
@@ -261,7 +222,7 @@ void read_smollm3(const Json& theirs, Json& model, Reasons& reasons) {
   for (int64_t i = 0; i < layers; ++i) {
     const bool has = placed.empty() ? (i + 1) % interval.get<int64_t>() != 0
                                     : placed[static_cast<size_t>(i)] != 0;
-    kinds.emplace_back(has ? "full" : "unplaced");
+    kinds.emplace_back(has ? "full" : "nope");
   }
   model["layer_types"] = shortest(kinds);
   for (const Json& type : value_of(theirs, "layer_types", Json::array())) {
@@ -278,73 +239,56 @@ void write_smollm3(const ModelFacts& facts, Json& theirs) {
   theirs["mlp_bias"] = model.bias;
   Json placed = Json::array();
   for (const LayerType type : all_layers(model)) {
-    placed.push_back(type == LayerType::kUnplaced ? 0 : 1);
+    placed.push_back(type == LayerType::kNope ? 0 : 1);
   }
   theirs["no_rope_layers"] = placed;
 }
 
-// What the classes of this family have in common.
-Architecture of_family(Architecture one) {
-  one.prefix = "model.";
-  one.type = ModelType::kDecoder;
-  one.tensors = kTensors;
-  one.skipped = {"model.layers.*.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
-                 "lm_head.weight"};
-  one.tied = {{"model.embed_tokens.weight", "lm_head.weight"}};
-  one.may_lack_biases = true;
-  one.gated = true;
-  return one;
-}
-
 }  // namespace
 
-extern const Architecture kGemma = of_family({.name = "gemma",
-                                              .classes = {{"clm", "GemmaForCausalLM"}},
-                                              .headless = "GemmaModel",
-                                              .keys = kGemmaKeys,
-                                              .options = kGemmaOptions,
-                                              .ids = kGemmaIds,
-                                              .own_tensors = kPreNorms,
-                                              .carried = {"head_size", "attention_bias"},
-                                              .read_more = read_gemma,
-                                              .write_more = write_gemma});
+extern const Architecture kGemma = of_llama_family({.name = "gemma",
+                                                    .classes = {{"clm", "GemmaForCausalLM"}},
+                                                    .headless = "GemmaModel",
+                                                    .keys = kGemmaKeys,
+                                                    .options = kGemmaOptions,
+                                                    .ids = kGemmaIds,
+                                                    .carried = {"head_size", "attention_bias"},
+                                                    .read_more = read_gemma,
+                                                    .write_more = write_gemma});
 
 extern const Architecture kGemma3 =
-    of_family({.name = "gemma3_text",
-               .classes = {{"clm", "Gemma3ForCausalLM"}},
-               .headless = "Gemma3TextModel",
-               .keys = kGemma3Keys,
-               .fixed = kGemma3Fixed,
-               .options = kGemma3Options,
-               .ids = kGemma3Ids,
-               .own_tensors = kGemma3Norms,
-               .carried = {"head_size", "attention_bias", "attention_window", "layer_types",
-                           "window_rope_theta", "attention_scale"},
-               .read_more = read_gemma3,
-               .write_more = write_gemma3});
+    of_llama_family({.name = "gemma3_text",
+                     .classes = {{"clm", "Gemma3ForCausalLM"}},
+                     .headless = "Gemma3TextModel",
+                     .keys = kGemma3Keys,
+                     .fixed = kGemma3Fixed,
+                     .options = kGemma3Options,
+                     .ids = kGemma3Ids,
+                     .carried = {"head_size", "attention_bias", "attention_window", "layer_types",
+                                 "window_rope_theta", "attention_scale"},
+                     .read_more = read_gemma3,
+                     .write_more = write_gemma3});
 
-extern const Architecture kOlmo2 = of_family({.name = "olmo2",
-                                              .classes = {{"clm", "Olmo2ForCausalLM"}},
-                                              .headless = "Olmo2Model",
-                                              .keys = kOlmo2Keys,
-                                              .options = kOlmo2Options,
-                                              .ids = kOlmo2Ids,
-                                              .own_tensors = kOlmo2Norms,
-                                              .carried = {"attention_bias"},
-                                              .read_more = read_olmo2,
-                                              .write_more = write_olmo2});
+extern const Architecture kOlmo2 = of_llama_family({.name = "olmo2",
+                                                    .classes = {{"clm", "Olmo2ForCausalLM"}},
+                                                    .headless = "Olmo2Model",
+                                                    .keys = kOlmo2Keys,
+                                                    .options = kOlmo2Options,
+                                                    .ids = kOlmo2Ids,
+                                                    .carried = {"attention_bias"},
+                                                    .read_more = read_olmo2,
+                                                    .write_more = write_olmo2});
 
 extern const Architecture kSmolLm3 =
-    of_family({.name = "smollm3",
-               .classes = {{"clm", "SmolLM3ForCausalLM"}},
-               .headless = "SmolLM3Model",
-               .keys = kSmolLm3Keys,
-               .fixed = kSmolLm3Fixed,
-               .options = kSmolLm3Options,
-               .ids = kSmolLm3Ids,
-               .own_tensors = kPreNorms,
-               .carried = {"head_size", "attention_bias", "layer_types"},
-               .read_more = read_smollm3,
-               .write_more = write_smollm3});
+    of_llama_family({.name = "smollm3",
+                     .classes = {{"clm", "SmolLM3ForCausalLM"}},
+                     .headless = "SmolLM3Model",
+                     .keys = kSmolLm3Keys,
+                     .fixed = kSmolLm3Fixed,
+                     .options = kSmolLm3Options,
+                     .ids = kSmolLm3Ids,
+                     .carried = {"head_size", "attention_bias", "layer_types"},
+                     .read_more = read_smollm3,
+                     .write_more = write_smollm3});
 
 }  // namespace tapestry::interop

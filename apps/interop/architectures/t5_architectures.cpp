@@ -1,5 +1,6 @@
 // T5 of all versions, and mT5: norms without means or biases, scores that are not scaled, and
 // biases of the scores by distance, which the layers of a stack share.
+#include <array>
 #include <cmath>
 
 #include "apps/interop/architectures/architectures.h"
@@ -8,34 +9,24 @@
 namespace tapestry::interop {
 namespace {
 
-constexpr KeyRow kT5Keys[] = {
-    {"d_model", "hidden_size", "512"},
-    {"d_kv", "head_size", "64"},
-    {"d_ff", "intermediate_size", "2048"},
-    {"num_layers", "encoder_layers", "6"},
-    {"num_decoder_layers", "decoder_layers", "null"},
-    {"num_heads", "num_attention_heads", "8"},
-    {"relative_attention_num_buckets", "relative_attention_num_buckets", "32"},
-    {"relative_attention_max_distance", "relative_attention_max_distance", "128"},
-    {"layer_norm_epsilon", "norm_eps", "1e-06"},
-    {"dropout_rate", "dropout", "0.1"},
-    {"dropout_rate", "attention_dropout", "0.1"},
-    {"dropout_rate", "activation_dropout", "0.1"},
-};
-constexpr KeyRow kMt5Keys[] = {
-    {"d_model", "hidden_size", "512"},
-    {"d_kv", "head_size", "64"},
-    {"d_ff", "intermediate_size", "1024"},
-    {"num_layers", "encoder_layers", "8"},
-    {"num_decoder_layers", "decoder_layers", "null"},
-    {"num_heads", "num_attention_heads", "6"},
-    {"relative_attention_num_buckets", "relative_attention_num_buckets", "32"},
-    {"relative_attention_max_distance", "relative_attention_max_distance", "128"},
-    {"layer_norm_epsilon", "norm_eps", "1e-06"},
-    {"dropout_rate", "dropout", "0.1"},
-    {"dropout_rate", "attention_dropout", "0.1"},
-    {"dropout_rate", "activation_dropout", "0.1"},
-};
+constexpr std::array<KeyRow, 12> keys(const char* inner, const char* layers, const char* heads) {
+  return {{
+      {"d_model", "hidden_size", "512"},
+      {"d_kv", "head_size", "64"},
+      {"d_ff", "intermediate_size", inner},
+      {"num_layers", "encoder_layers", layers},
+      {"num_decoder_layers", "decoder_layers", "null"},
+      {"num_heads", "num_attention_heads", heads},
+      {"relative_attention_num_buckets", "relative_attention_num_buckets", "32"},
+      {"relative_attention_max_distance", "relative_attention_max_distance", "128"},
+      {"layer_norm_epsilon", "norm_eps", "1e-06"},
+      {"dropout_rate", "dropout", "0.1"},
+      {"dropout_rate", "attention_dropout", "0.1"},
+      {"dropout_rate", "activation_dropout", "0.1"},
+  }};
+}
+constexpr auto kT5Keys = keys("2048", "6", "8");
+constexpr auto kMt5Keys = keys("1024", "8", "6");
 
 constexpr FixedOption kOptions[] = {
     {"norm", "rmsnorm"},         {"norm_position", "pre"},
@@ -44,14 +35,14 @@ constexpr FixedOption kOptions[] = {
     {"embedding_norm", "false"}, {"scale_embeddings", "false", true},
 };
 
-constexpr ClassDefault kT5Ids[] = {{"vocab_size", "32128"},
-                                   {"pad_token_id", "0"},
-                                   {"eos_token_id", "1"},
-                                   {"decoder_start_token_id", "0"}};
-constexpr ClassDefault kMt5Ids[] = {{"vocab_size", "250112"},
-                                    {"pad_token_id", "0"},
-                                    {"eos_token_id", "1"},
-                                    {"decoder_start_token_id", "0"}};
+constexpr std::array<ClassDefault, 4> ids(const char* vocabulary) {
+  return {{{"vocab_size", vocabulary},
+           {"pad_token_id", "0"},
+           {"eos_token_id", "1"},
+           {"decoder_start_token_id", "0"}}};
+}
+constexpr auto kT5Ids = ids("32128");
+constexpr auto kMt5Ids = ids("250112");
 
 constexpr TensorRow row(const char* theirs, const char* ours, const char* rows,
                         const char* columns = "", bool ModelFacts::*when = nullptr) {
@@ -208,26 +199,22 @@ Architecture of_family(Architecture one) {
 
 }  // namespace
 
-extern const Architecture kT5 =
-    of_family({.name = "t5",
-               .classes = {{"translation", "T5ForConditionalGeneration"},
-                           {"denoising", "T5ForConditionalGeneration"}},
-               .headless = "T5Model",
-               .keys = kT5Keys,
-               .ids = kT5Ids,
-               .read_more = read_t5,
-               .write_more = write_t5,
-               .refuse_more = refuse_t5});
+extern const Architecture kT5 = of_family({.name = "t5",
+                                           .classes = both_tasks("T5ForConditionalGeneration"),
+                                           .headless = "T5Model",
+                                           .keys = kT5Keys,
+                                           .ids = kT5Ids,
+                                           .read_more = read_t5,
+                                           .write_more = write_t5,
+                                           .refuse_more = refuse_t5});
 
-extern const Architecture kMt5 =
-    of_family({.name = "mt5",
-               .classes = {{"translation", "MT5ForConditionalGeneration"},
-                           {"denoising", "MT5ForConditionalGeneration"}},
-               .headless = "MT5Model",
-               .keys = kMt5Keys,
-               .ids = kMt5Ids,
-               .read_more = read_mt5,
-               .write_more = write_mt5,
-               .refuse_more = refuse_mt5});
+extern const Architecture kMt5 = of_family({.name = "mt5",
+                                            .classes = both_tasks("MT5ForConditionalGeneration"),
+                                            .headless = "MT5Model",
+                                            .keys = kMt5Keys,
+                                            .ids = kMt5Ids,
+                                            .read_more = read_mt5,
+                                            .write_more = write_mt5,
+                                            .refuse_more = refuse_mt5});
 
 }  // namespace tapestry::interop

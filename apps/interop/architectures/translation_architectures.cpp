@@ -1,31 +1,34 @@
 // The encoder-decoders: they share their names, and differ in the places of norms and in their
 // positions.
+#include <array>
+
 #include "apps/interop/architectures/architectures.h"
 
 namespace tapestry::interop {
 namespace {
 
-// marian's; the others differ in the numbers.
-constexpr KeyRow kMarianKeys[] = {
-    {"d_model", "hidden_size", "1024"},
-    {"encoder_layers", "encoder_layers", "12"},
-    {"decoder_layers", "decoder_layers", "12"},
-    {"encoder_attention_heads", "num_attention_heads", "16"},
-    {"decoder_attention_heads", "num_attention_heads", "16"},
-    {"encoder_ffn_dim", "intermediate_size", "4096"},
-    {"decoder_ffn_dim", "intermediate_size", "4096"},
-    {"activation_function", "hidden_act", "\"gelu\""},
-    {"dropout", "dropout", "0.1"},
-    {"attention_dropout", "attention_dropout", "0.0"},
-    {"activation_dropout", "activation_dropout", "0.0"},
-    {"max_position_embeddings", "max_position_embeddings", "1024"},
-    {"init_std", "initializer_range", "0.02"},
-    {"scale_embedding", "scale_embeddings", "false"},
-    {"tie_word_embeddings", "tie_word_embeddings", "true"},
-};
-// Their classes agree in all of these defaults but one: pegasus has gelu, too, and 1024 positions.
-constexpr std::span<const KeyRow> kKeys = kMarianKeys;
-
+constexpr std::array<KeyRow, 15> keys(const char* activation, const char* dropout,
+                                      const char* scaled) {
+  return {{
+      {"d_model", "hidden_size", "1024"},
+      {"encoder_layers", "encoder_layers", "12"},
+      {"decoder_layers", "decoder_layers", "12"},
+      {"encoder_attention_heads", "num_attention_heads", "16"},
+      {"decoder_attention_heads", "num_attention_heads", "16"},
+      {"encoder_ffn_dim", "intermediate_size", "4096"},
+      {"decoder_ffn_dim", "intermediate_size", "4096"},
+      {"activation_function", "hidden_act", activation},
+      {"dropout", "dropout", "0.1"},
+      {"attention_dropout", "attention_dropout", dropout},
+      {"activation_dropout", "activation_dropout", "0.0"},
+      {"max_position_embeddings", "max_position_embeddings", "1024"},
+      {"init_std", "initializer_range", "0.02"},
+      {"scale_embedding", "scale_embeddings", scaled},
+      {"tie_word_embeddings", "tie_word_embeddings", "true"},
+  }};
+}
+constexpr auto kKeys = keys("\"gelu\"", "0.0", "false");
+constexpr auto kM2m100Keys = keys("\"relu\"", "0.1", "true");
 constexpr FixedOption kMarianOptions[] = {
     {"norm", "layernorm"},   {"norm_position", "post"}, {"position_embedding", "sinusoidal"},
     {"final_norm", "false"}, {"bias", "true", true},    {"embedding_norm", "false"},
@@ -53,24 +56,6 @@ constexpr FixedOption kM2m100Options[] = {
     {"norm_eps", "1e-05"},
 };
 // marian's, with other defaults.
-constexpr KeyRow kM2m100Keys[] = {
-    {"d_model", "hidden_size", "1024"},
-    {"encoder_layers", "encoder_layers", "12"},
-    {"decoder_layers", "decoder_layers", "12"},
-    {"encoder_attention_heads", "num_attention_heads", "16"},
-    {"decoder_attention_heads", "num_attention_heads", "16"},
-    {"encoder_ffn_dim", "intermediate_size", "4096"},
-    {"decoder_ffn_dim", "intermediate_size", "4096"},
-    {"activation_function", "hidden_act", "\"relu\""},
-    {"dropout", "dropout", "0.1"},
-    {"attention_dropout", "attention_dropout", "0.1"},
-    {"activation_dropout", "activation_dropout", "0.0"},
-    {"max_position_embeddings", "max_position_embeddings", "1024"},
-    {"init_std", "initializer_range", "0.02"},
-    {"scale_embedding", "scale_embeddings", "true"},
-    {"tie_word_embeddings", "tie_word_embeddings", "true"},
-};
-
 constexpr ClassDefault kMarianIds[] = {{"vocab_size", "58101"},
                                        {"pad_token_id", "58100"},
                                        {"eos_token_id", "0"},
@@ -149,108 +134,71 @@ const std::vector<std::pair<const char*, const char*>> kTied = {
 const std::vector<const char*> kPositions = {"model.encoder.embed_positions.weight",
                                              "model.decoder.embed_positions.weight"};
 
-const std::vector<const char*> kLayerDropouts = {"encoder_layerdrop", "decoder_layerdrop"};
-
 // Each side has its own table only in Marian's models.
 void write_marian(const ModelFacts& facts, Json& theirs) {
   theirs["share_encoder_decoder_embeddings"] = facts.shared;
   theirs["decoder_vocab_size"] = facts.counts.target_vocab;
 }
 
+// What the classes of this family have in common.
+Architecture of_family(Architecture one) {
+  one.prefix = "model.";
+  one.type = ModelType::kEncoderDecoder;
+  if (one.keys.empty()) one.keys = kKeys;
+  if (one.tensors.empty()) one.tensors = kTensors;
+  if (one.skipped.empty()) one.skipped = kCopies;
+  one.tied = kTied;
+  one.only_trained = {"encoder_layerdrop", "decoder_layerdrop"};
+  return one;
+}
+
 }  // namespace
 
-extern const Architecture kMarian = {
-    .name = "marian",
-    .prefix = "model.",
-    .type = ModelType::kEncoderDecoder,
-    .classes = {{"translation", "MarianMTModel"}, {"denoising", "MarianMTModel"}},
-    .headless = "MarianModel",
-    .keys = kKeys,
-    .fixed = {},
-    .options = kMarianOptions,
-    .ids = kMarianIds,
-    .tensors = kTensors,
-    .skipped = kCopies,
-    .tied = kTied,
-    .only_trained = kLayerDropouts,
-    .sinusoids = true,
-    .stored_sinusoids = kPositions,
-    .write_more = write_marian,
-};
+extern const Architecture kMarian = of_family({.name = "marian",
+                                               .classes = both_tasks("MarianMTModel"),
+                                               .headless = "MarianModel",
+                                               .options = kMarianOptions,
+                                               .ids = kMarianIds,
+                                               .sinusoids = true,
+                                               .stored_sinusoids = kPositions,
+                                               .write_more = write_marian});
 
-extern const Architecture kPegasus = {
-    .name = "pegasus",
-    .prefix = "model.",
-    .type = ModelType::kEncoderDecoder,
-    .classes = {{"translation", "PegasusForConditionalGeneration"},
-                {"denoising", "PegasusForConditionalGeneration"}},
-    .headless = "PegasusModel",
-    .keys = kKeys,
-    .fixed = {},
-    .options = kPegasusOptions,
-    .ids = kPegasusIds,
-    .tensors = kTensors,
-    .skipped = kCopies,
-    .tied = kTied,
-    .only_trained = kLayerDropouts,
-    .sinusoids = true,
-    .stored_sinusoids = kPositions,
-    .writes_sinusoids = true,
-};
+extern const Architecture kPegasus =
+    of_family({.name = "pegasus",
+               .classes = both_tasks("PegasusForConditionalGeneration"),
+               .headless = "PegasusModel",
+               .options = kPegasusOptions,
+               .ids = kPegasusIds,
+               .sinusoids = true,
+               .stored_sinusoids = kPositions,
+               .writes_sinusoids = true});
 
-extern const Architecture kBart = {
-    .name = "bart",
-    .prefix = "model.",
-    .type = ModelType::kEncoderDecoder,
-    .classes = {{"translation", "BartForConditionalGeneration"},
-                {"denoising", "BartForConditionalGeneration"}},
-    .headless = "BartModel",
-    .keys = kKeys,
-    .fixed = {},
-    .options = kBartOptions,
-    .ids = kBartIds,
-    .tensors = kTensors,
-    .skipped = kCopies,
-    .tied = kTied,
-    .only_trained = kLayerDropouts,
-};
+extern const Architecture kBart = of_family({.name = "bart",
+                                             .classes = both_tasks("BartForConditionalGeneration"),
+                                             .headless = "BartModel",
+                                             .options = kBartOptions,
+                                             .ids = kBartIds});
 
-extern const Architecture kMbart = {
-    .name = "mbart",
-    .prefix = "model.",
-    .type = ModelType::kEncoderDecoder,
-    .classes = {{"translation", "MBartForConditionalGeneration"},
-                {"denoising", "MBartForConditionalGeneration"}},
-    .headless = "MBartModel",
-    .keys = kKeys,
-    .fixed = {},
-    .options = kMbartOptions,
-    .ids = kMbartIds,
-    .tensors = kTensors,
-    .skipped = kCopies,
-    .tied = kTied,
-    .only_trained = kLayerDropouts,
-};
+extern const Architecture kMbart =
+    of_family({.name = "mbart",
+               .classes = both_tasks("MBartForConditionalGeneration"),
+               .headless = "MBartModel",
+               .options = kMbartOptions,
+               .ids = kMbartIds});
 
-// M2M100 and NLLB-200.
-extern const Architecture kM2m100 = {
-    .name = "m2m_100",
-    .prefix = "model.",
-    .type = ModelType::kEncoderDecoder,
-    .classes = {{"translation", "M2M100ForConditionalGeneration"},
-                {"denoising", "M2M100ForConditionalGeneration"}},
-    .headless = "M2M100Model",
-    .keys = kM2m100Keys,
-    .fixed = kM2m100Fixed,
-    .options = kM2m100Options,
-    .ids = kM2m100Ids,
-    .tensors = kM2m100Tensors,
-    // Files of older releases hold the sinusoids, some with the wrong name of a buffer.
-    .skipped = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
-                "lm_head.weight", "model.shared.weight", "model.*coder.embed_positions.weight*"},
-    .tied = kTied,
-    .counts_from_padding = true,
-    .only_trained = kLayerDropouts,
-};
+// M2M100 and NLLB-200. Files of older releases hold the sinusoids, some with the wrong name of a
+// buffer.
+extern const Architecture kM2m100 = of_family(
+    {.name = "m2m_100",
+     .classes = both_tasks("M2M100ForConditionalGeneration"),
+     .headless = "M2M100Model",
+     .keys = kM2m100Keys,
+     .fixed = kM2m100Fixed,
+     .options = kM2m100Options,
+     .ids = kM2m100Ids,
+     .tensors = kM2m100Tensors,
+     .skipped = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
+                 "lm_head.weight", "model.shared.weight", "model.*coder.embed_positions.weight*"},
+     .counts_from_padding = true});
 
 }  // namespace tapestry::interop

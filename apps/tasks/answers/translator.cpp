@@ -77,10 +77,8 @@ Translator::Translator(const ModelChoice& choice, const std::string& device, con
     const int64_t longest = bundle->config.model.longest_sequence();
     longest_ = bundles_.empty() ? longest : std::min(longest_, longest);
     if (bundles_.empty()) {
-      tokenizers_ = bundle->config.task->needs_mask_piece ? with_special_words(bundle->tokenizers)
-                                                          : bundle->tokenizers;
-      tokenizers_ = with_languages(std::move(tokenizers_), bundle->config.languages);
-      tokenizers_ = with_languages(std::move(tokenizers_), languages);
+      tokenizers_ = with_languages(bundle->tokenizers, languages);
+      if (bundle->config.task->needs_mask_piece) tokenizers_ = with_special_words(tokenizers_);
       rows_ = PairRows(tokenizers_);
     }
     models_.models.emplace_back(&bundle->model);

@@ -31,6 +31,13 @@ const Misfit kMisfits[] = {
      "'data.overlong' has no effect with task: mlm; see block_size, or rows: documents."},
     {"BlocksWithSentences", "denoising", "data.block_size=64",
      "'data.block_size' has no effect with task: denoising; see max_length."},
+    {"LanguageOfAFreshTokenizer", "translation", "generation.target_language=deu_Latn",
+     "'generation.target_language' needs a tokenizer that has languages, from init_from or "
+     "tokenizer.path, got 'deu_Latn'."},
+    {"UnknownLayerType", "clm", "model.layer_types=[full, windw]",
+     "'model.layer_types': expected full, window or nope, got 'windw'."},
+    {"LayersWithoutPositionsAmongAbsoluteOnes", "clm", "model.layer_types=[full, nope]",
+     "'model.layer_types' 'nope' needs position_embedding rope: others do not belong to a layer."},
     {"CacheOfImages", "images", "data.cache=false", "'data.cache' has no effect with images."},
     {"FolderWithoutCache", "clm", "data={train: {text: /dev/null}, cache: false, cache_dir: here}",
      "'data.cache_dir' has no effect without cache."},

@@ -148,6 +148,32 @@ TEST_F(ManyLanguages, WithoutATargetNothingIsWritten) {
   expect_translations_of(folder_, folder_.path("imported"), french, "--target-language eng_Latn");
 }
 
+// Scores and measures are those of a language, too.
+TEST_F(ManyLanguages, AreChosenForScoresAndMeasures) {
+  import();
+  folder_.write("en", "A man\nA dog\n");
+  folder_.write("de", "Ein Mann\nEin Hund\n");
+  const std::string model = folder_.path("imported");
+  const std::string files = folder_.path("en"), target = folder_.path("de");
+  const auto scores = [&](const std::string& options) {
+    return folder_.output(
+        concat("score --model ", model, " --source ", files, " --target ", target, ' ', options));
+  };
+  const auto measured = [&](const std::string& options) {
+    return folder_.output(concat("evaluate --model ", model, " --data source=", files,
+                                 " target=", target, ' ', options));
+  };
+  EXPECT_EQ(scores("--source-language eng_Latn --target-language deu_Latn"), scores(""));
+  EXPECT_NE(scores("--target-language fra_Latn"), scores(""));
+  EXPECT_NE(scores("--source-language fra_Latn"), scores(""));
+  EXPECT_EQ(measured("--target-language deu_Latn"), measured(""));
+  EXPECT_NE(measured("--target-language fra_Latn"), measured(""));
+  const auto wrong = folder_.run(concat("score --model ", model, " --source ", files, " --target ",
+                                        target, " --target-language deu"));
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, testing::HasSubstr("such as 'deu_Latn'"));
+}
+
 // A training puts the languages of its config around its pairs, and its model keeps them.
 TEST_F(ManyLanguages, StayWithATrainedModel) {
   import();
@@ -192,6 +218,22 @@ TEST(FoldersOfT5, PiecesWithoutATokenizerFileMeanTheSame) {
   }
 }
 
+TEST(FoldersOfT5, ANumberOfSentinelsThatIsNoneIsNamed) {
+  const TinyRunFolder folder("t5_sentinels");
+  const std::string copy = folder.path("t5"), file = copy + "/tokenizer_config.json";
+  std::filesystem::copy(pair_fixture("t5"), copy);
+  std::filesystem::remove(copy + "/tokenizer.json");
+  for (const Json& wrong : {Json(-1), Json(20000), Json("many")}) {
+    Json config = Json::parse(read_file(pair_fixture("t5") + "/tokenizer_config.json"));
+    config["extra_ids"] = wrong;
+    std::ofstream(file) << config.dump();
+    const auto outcome = folder.run(concat("import ", copy, " --output ", folder.path("ours")));
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err, testing::HasSubstr(concat(file, " has extra_ids ", wrong.dump(),
+                                                       ", expected a number from 0 to 10000")));
+  }
+}
+
 // The first sentinel is the last token.
 TEST(FoldersOfT5, DenoisingHasItsSentinels) {
   const auto imported = interop::import_folder(pair_fixture("t5"));
@@ -212,6 +254,7 @@ TEST(FoldersOfT5, DenoisingHasItsSentinels) {
   const Json config = Json::parse(read_file(folder.path("home/config.json")));
   EXPECT_EQ(config["model_type"], "t5");
   EXPECT_EQ(config["decoder_start_token_id"], 0);
+  EXPECT_FALSE(config.contains("forced_eos_token_id"));  // the class has none
   EXPECT_EQ(read_file(folder.path("home/tokenizer.json")),
             read_file(pair_fixture("t5") + "/tokenizer.json"));
 }

@@ -144,6 +144,30 @@ TEST(CTranslate2, TensorsHaveTheType) {
   }
 }
 
+// Each has something that no other program around these files would compute.
+TEST(OtherFormats, RefuseWhatTheyCannotCompute) {
+  for (const auto& [name, feature] :
+       {std::pair{"gemma", "norm_unit_offset: true"}, std::pair{"gemma3", "layer_types.0: window"},
+        std::pair{"olmo2", "qk_norm: projection"}, std::pair{"smollm3", "layer_types.1: nope"},
+        std::pair{"t5", "attention_scale: 1"}}) {
+    const ModelFiles files = imported_files(name);
+    const auto error_of = [&](const auto& write) {
+      try {
+        write();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    const bool causal = files.config.model_type == ModelType::kDecoder;
+    EXPECT_THAT(error_of([&] { gguf_files(files); }),
+                HasSubstr(causal ? feature : "model.type: encoder_decoder"))
+        << name;
+    EXPECT_THAT(error_of([&] { ctranslate2_files(files); }), HasSubstr(feature)) << name;
+  }
+}
+
 TEST(CTranslate2, SaysWhatDoesNotFit) {
   ModelFiles files = imported_files("marian");
   files.config.model.attention_window = 4;

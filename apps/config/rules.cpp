@@ -1,0 +1,318 @@
+// Checks which keys go together. The validate() of a library's options has the library's rules;
+// this file only maps members to keys.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "apps/config/sections.h"
+#include "core/cpu/bfloat16_kernel.h"
+#include "data/scores/metrics.h"
+#include "nn/models/vision_transformer.h"
+
+namespace tapestry {
+namespace {
+
+using Names = std::map<std::string, std::string>;
+
+bool has_section(const Config& config, const TaskSection& section) {
+  const std::vector<TaskSection>& sections = config.task->sections;
+  return std::any_of(sections.begin(), sections.end(),
+                     [&](const TaskSection& own) { return own.bind == section.bind; });
+}
+
+/// Rules about the keys of one section (and of `others`): check(OptionReport).
+class Rules {
+ public:
+  explicit Rules(const KeyReport& report) : report_(report) {}
+
+  /// `keys`: full names of the members that are not called as their keys in `section`.
+  template <class Check>
+  void of(const std::string& section, const std::vector<std::string>& others, const Names& keys,
+          Check check) {
+    if (!report_.is_sound(section)) return;
+    for (const std::string& other : others) {
+      if (!report_.is_sound(other) || broken_.contains(other)) return;
+    }
+    check(OptionReport([&](const std::string& member, const std::string& problem) {
+      broken_.insert(section);
+      const auto found = keys.find(member);
+      report_.complain(found != keys.end() ? found->second
+                       : member.empty()    ? section
+                                           : section + '.' + member,
+                       problem);
+    }));
+  }
+
+ private:
+  const KeyReport& report_;
+  std::set<std::string> broken_;  ///< sections with a problem
+};
+
+void check_corpora(Rules& rules, const std::string& key, const std::vector<CorpusSpec>& corpora,
+                   const Config& config) {
+  const bool images = reads_images(config), prompts = reads_prompts(config);
+  for (size_t i = 0; i < corpora.size(); ++i) {
+    const std::string name = corpora.size() == 1 ? key : concat(key, '.', i);
+    const Names keys = {{"range_begin", name + ".range"}, {"range_end", name + ".range"}};
+    rules.of(name, {}, keys, [&](const OptionReport& report) {
+      corpora[i].validate(report);
+      report.expect(!images || !corpora[i].images.empty(), "",
+                    "must be of images, as the first of data.train is.");
+      if (config.task->prompt_metrics.empty()) return;
+      report.expect(prompts == (corpora[i].kind() == CorpusSpec::Kind::kPrompted), "",
+                    "must be of ", prompts ? "prompts with answers" : "text",
+                    ", as the first of data.train is.");
+    });
+  }
+}
+
+// True if another corpus reads a part of the same files.
+bool is_split_elsewhere(const CorpusSpec& corpus, const std::vector<const CorpusSpec*>& others) {
+  return std::any_of(others.begin(), others.end(), [&](const CorpusSpec* other) {
+    return other->split != "all" && other->str() == corpus.str();
+  });
+}
+
+// A part of a file that nothing else splits is a mistake: 1 % of a file for validation, although
+// all of it was meant.
+void check_splits(Rules& rules, const std::string& key, const std::vector<CorpusSpec>& corpora,
+                  const std::vector<const std::vector<CorpusSpec>*>& elsewhere) {
+  std::vector<const CorpusSpec*> others;
+  for (const auto* list : elsewhere) {
+    for (const CorpusSpec& corpus : *list) others.push_back(&corpus);
+  }
+  for (size_t i = 0; i < corpora.size(); ++i) {
+    const std::string name = corpora.size() == 1 ? key : concat(key, '.', i);
+    const CorpusSpec& corpus = corpora[i];
+    rules.of(name, {}, {}, [&](const OptionReport& report) {
+      report.expect(corpus.split == "all" || is_split_elsewhere(corpus, others), "split", "is ",
+                    corpus.split, ", a part of ", corpus.str(),
+                    ", but nothing else reads a part of it: with ", name,
+                    ".split=all it is read whole, and data.train must have another file or a split "
+                    "of its own.");
+    });
+  }
+}
+
+void check_labels(Rules& rules, const std::vector<std::string>& labels) {
+  rules.of("data", {}, {}, [&](const OptionReport& report) {
+    report.expect(labels.size() != 1, "labels", "must name two classes or more, got one.");
+    std::set<std::string> seen;
+    for (const std::string& label : labels) {
+      report.expect(!label.empty(), "labels", "must be names, got an empty one.");
+      report.expect(seen.insert(label).second, "labels", "must name each class once, got '", label,
+                    "' twice.");
+    }
+  });
+}
+
+void check_image(Rules& rules, const ImageFormat& image) {
+  rules.of("data.image", {}, {}, [&](const OptionReport& report) {
+    const ImageSize& size = image.size;
+    const bool all = size.height > 0 && size.width > 0 && size.channels > 0;
+    report.expect(all || size == ImageSize(), "",
+                  "must have height, width and channels or none of them, got ", size.height, ", ",
+                  size.width, " and ", size.channels, '.');
+    const auto channels = static_cast<size_t>(size.channels);
+    report.expect(image.mean.size() == image.std.size() &&
+                      (image.mean.empty() || image.mean.size() == channels),
+                  "mean", "and std must have a number for each of the ", channels,
+                  " channels, or none, got ", image.mean.size(), " and ", image.std.size(), '.');
+  });
+}
+
+/// The key that limits the length of an example, and its value.
+std::pair<const char*, int64_t> longest_example(const Config& config) {
+  if (reads_blocks(config)) return {"data.block_size", config.data.block_size};
+  return {"data.max_length", config.data.corpus.max_length};
+}
+
+void check_model(Rules& rules, const Config& config) {
+  const ModelOptions& model = config.model;
+  rules.of("model", {}, {}, [&](const OptionReport& report) {
+    std::vector<const char*> types;
+    for (const ModelType type : model_types(config)) types.push_back(name_of(type));
+    report.expect_one_of("type", name_of(config.model_type), types);
+  });
+  rules.of("model", {}, {{"learned", "model.learn_width"}}, [&](const OptionReport& report) {
+    if (traits_of(config.model_type).has_attention) {
+      model.validate(report);
+    } else if (config.model_type == ModelType::kAttentionPooling) {
+      model.pooling.validate(report);
+    } else {
+      validate_initializer(model, report);
+    }
+  });
+  const ImageSize& size = config.data.image.size;
+  if (config.model_type == ModelType::kVit && size.known()) {
+    rules.of("model", {"data.image"}, {}, [&](const OptionReport& report) {
+      validate_patches(model.patch_size, size.height, size.width, report);
+    });
+  }
+  if (!reads_text(config)) return;
+  rules.of("model", {"data"}, {}, [&](const OptionReport& report) {
+    const auto [key, longest] = longest_example(config);
+    report.expect(longest <= model.longest_sequence(), "max_position_embeddings",
+                  "must be at least ", key, " for learned positions, got ",
+                  model.max_position_embeddings, " and ", longest, '.');
+  });
+}
+
+void check_evaluation(Rules& rules, const EvaluationOptions& evaluation) {
+  rules.of("evaluation", {}, {}, [&](const OptionReport& report) {
+    std::vector<const char*> names;
+    for (const MetricKind& kind : metric_kinds()) names.push_back(kind.name);
+    for (const std::string& name : evaluation.extra_metrics) {
+      report.expect_one_of("extra_metrics", name, names);
+    }
+  });
+}
+
+// A tokenizer that is trained has no tokens that name languages.
+void check_languages(Rules& rules, const Config& config) {
+  const bool reads_one = !config.tokenizer.path.empty() || !config.init_from.empty();
+  rules.of("generation", {"tokenizer"}, {}, [&](const OptionReport& report) {
+    for (const auto& [key, name] :
+         {std::pair{"source_language", &config.languages.source_language},
+          std::pair{"target_language", &config.languages.target_language}}) {
+      report.expect(name->empty() || reads_one, key,
+                    "needs a tokenizer that has languages, from init_from or tokenizer.path, got '",
+                    *name, "'.");
+    }
+  });
+}
+
+void check_training(Rules& rules, const Config& config) {
+  const TrainingOptions& training = config.training;
+  rules.of("training.optimizer", {}, {}, [&](const OptionReport& report) {
+    validate(config.optimizer, report);
+    const bool decays = config.optimizer.weight_decay > 0;
+    report.expect(decays || !training.decay_all, "decay_all", "needs a weight_decay, got 0.");
+    report.expect(decays || training.decay_exclude.empty(), "decay_exclude",
+                  "needs a weight_decay, got 0.");
+  });
+  rules.of("training", {}, {}, [&](const OptionReport& report) {
+    report.expect(training.max_steps >= 1 || training.num_train_epochs > 0, "max_steps",
+                  "must be at least 1 without num_train_epochs, got ", training.max_steps, '.');
+    config.batch.validate(report);
+  });
+  rules.of("training", {},
+           {{"power", "training.lr_power"},
+            {"step_size", "training.lr_step_size"},
+            {"gamma", "training.lr_gamma"},
+            {"num_cycles", "training.lr_num_cycles"},
+            {"decay_steps", "training.lr_decay_steps"},
+            {"min_ratio", "training.min_lr_ratio"},
+            {"model_size", "model.hidden_size"}},
+           [&](const OptionReport& report) {
+             ScheduleOptions schedule = config.schedule;
+             // The number of updates in the epochs is known only with the data; this is more than
+             // any.
+             constexpr int64_t kEndless = int64_t{1} << 60;
+             if (training.num_train_epochs > 0 && schedule.max_steps == 0)
+               schedule.max_steps = kEndless;
+             validate(schedule, config.learning_rate, report);
+           });
+  const bool plateau = config.schedule.type == ScheduleType::kReduceOnPlateau;
+  if (plateau) {
+    rules.of("training", {},
+             {{"factor", "training.lr_factor"},
+              {"patience", "training.lr_patience"},
+              {"threshold", "training.lr_threshold"},
+              {"cooldown", "training.lr_cooldown"}},
+             [&](const OptionReport& report) { validate(config.plateau, report); });
+  }
+  rules.of("training", {"data"}, {}, [&](const OptionReport& report) {
+    const auto [key, longest] = longest_example(config);
+    report.expect(config.batch.batch_type != "tokens" || config.batch.batch_size >= longest,
+                  "batch_size", "must hold the tokens of ", key, ", got ", config.batch.batch_size,
+                  " and ", longest, '.');
+    const auto& extra = config.evaluation.extra_metrics;
+    const auto is_measured = [&](const char* key, const std::string& metric) {
+      report.expect(config.evaluation.rouge || !metric.starts_with("rouge"), key,
+                    "needs evaluation.rouge: true, got '", metric, "'.");
+      const bool is_extra = metric != "bleu" && metric != "chrf" && find_metric(metric) != nullptr;
+      report.expect(!is_extra || std::count(extra.begin(), extra.end(), metric) > 0, key,
+                    "needs itself in evaluation.extra_metrics, got '", metric, "'.");
+      const bool of_numbers = config.task->reads_points && !config.data.train.empty() &&
+                              config.data.train.front().class_column.empty();
+      report.expect(!of_numbers || metric != "accuracy", key,
+                    "needs a class_column of the points, got '", metric, "'.");
+    };
+    is_measured("metric_for_best_model", training.metric_for_best_model);
+    if (plateau) {
+      is_measured("lr_metric", training.lr_metric);
+      report.expect(!config.data.valid.empty(), "lr_scheduler_type",
+                    "reduce_lr_on_plateau needs a validation set, got no 'data.valid'.");
+    }
+    report.expect(training.early_stopping_patience == 0 || !config.data.valid.empty(),
+                  "early_stopping_patience", "needs a validation set, got no 'data.valid'.");
+  });
+}
+
+// A config of a checkpoint may come from another machine.
+void check_machine(Rules& rules, const Config& config) {
+  if (!config.allow_bf16x3) return;
+  rules.of("", {}, {{"allow_bf16x3", "allow_bf16x3"}}, [&](const OptionReport& report) {
+    const std::string why = why_no_bf16x3(bfloat16_kernel());
+    report.expect(why.empty(), "allow_bf16x3", why);
+  });
+}
+
+void check_distributed(Rules& rules, const Config& config) {
+  rules.of("distributed", {"training"}, {}, [&](const OptionReport& report) {
+    const int64_t parts = config.distributed.parts;
+    const int64_t steps = config.training.gradient_accumulation_steps;
+    report.expect(parts == 0 || steps % parts == 0, "parts",
+                  "must divide training.gradient_accumulation_steps, got ", parts, " and ", steps,
+                  '.');
+    report.expect(parts <= 1 || !config.cuda_graphs, "parts",
+                  "of more than 1 do not go with cuda_graphs, got ", parts, '.');
+  });
+}
+
+}  // namespace
+
+void check_rules(const Config& config, const KeyReport& report) {
+  Rules rules(report);
+  const bool images = reads_images(config);
+  rules.of("data", {}, {}, [&](const OptionReport& report) {
+    report.expect(!config.data.train.empty(), "train", "must name a corpus, got none.");
+  });
+  check_corpora(rules, "data.train", config.data.train, config);
+  check_corpora(rules, "data.valid", config.data.valid, config);
+  check_corpora(rules, "data.test", config.data.test, config);
+  if (report.is_new) {
+    check_splits(rules, "data.valid", config.data.valid, {&config.data.train, &config.data.test});
+    check_splits(rules, "data.test", config.data.test, {&config.data.train, &config.data.valid});
+    check_machine(rules, config);
+  }
+  rules.of("data", {},
+           {{"weight", "data.train.weight"}, {"temperature", "data.sampling_temperature"}},
+           [&](const OptionReport& report) { config.batch.mix.validate(report); });
+  check_labels(rules, config.data.labels);
+  if (images) check_image(rules, config.data.image);
+  if (reads_text(config)) {
+    rules.of("tokenizer", {}, {},
+             [&](const OptionReport& report) { config.tokenizer.validate(report); });
+  }
+  if (has_section(config, kMasking)) {
+    rules.of("masking", {}, {},
+             [&](const OptionReport& report) { config.masking.validate(report); });
+  }
+  if (has_section(config, kDenoisingNoise)) {
+    rules.of("denoising", {"data"}, {{"max_length", "data.max_length"}},
+             [&](const OptionReport& report) { config.denoising.validate(report); });
+  }
+  check_model(rules, config);
+  check_training(rules, config);
+  check_distributed(rules, config);
+  check_evaluation(rules, config.evaluation);
+  if (report.is_new) check_languages(rules, config);
+  if (has_section(config, kGeneration)) {
+    rules.of("generation", {}, {},
+             [&](const OptionReport& report) { config.generation.validate(report); });
+  }
+}
+
+}  // namespace tapestry
