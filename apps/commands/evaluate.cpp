@@ -50,14 +50,23 @@ std::string key_of_name(std::string name) {
   return name.ends_with(".json") ? "squad" : name.ends_with(".txt") ? "text" : "";
 }
 
+// The endings that key_of_name() knows: ".tsv, .csv, ..."
+std::string known_endings() {
+  std::vector<std::string> endings;
+  for (const RecordFormat* format : record_formats()) {
+    endings.insert(endings.end(), format->endings.begin(), format->endings.end());
+  }
+  endings.insert(endings.end(), {".json", ".txt"});
+  return join(endings, ", ");
+}
+
 std::string key_of_file(const std::string& path) {
   const std::string key = key_of_name(path);
   if (!key.empty()) return concat(key, '=', Json(path).dump());
   fail(ErrorKind::kConfig,
        "[evaluate] --data must be train, valid, test, keys of data.train such as ",
-       "jsonl=FILE or source=FILE target=FILE, or a file called .tsv, .csv, .jsonl, .json or .txt, "
-       "got '",
-       path, "'.");
+       "jsonl=FILE or source=FILE target=FILE, or a file whose name ends in one of ",
+       known_endings(), ", got '", path, "'.");
 }
 
 // The keys of data.train that --data and its short forms stand for.
@@ -214,8 +223,9 @@ void add_evaluate(CLI::App& app, EvaluateArguments& arguments) {
   auto* model = app.add_option("--model", arguments.model, "run or checkpoint");
   auto* data = app.add_option(
       "--data", arguments.data,
-      "what to measure the model on: train, valid or test (of its config), a file (.tsv, .csv, "
-      ".jsonl, .txt, .json; also compressed), or keys as of data.train (source=FILE target=FILE)");
+      concat("what to measure the model on: train, valid or test (of its config), a file (",
+             known_endings(),
+             "; also compressed), or keys as of data.train (source=FILE target=FILE)"));
   auto* text = app.add_option("--text", arguments.text, "short for --data text=FILE");
   app.add_option("--documents", arguments.documents,
                  join(names_of(CorpusSpec::kDocuments), " | ") + " (default: as in the training)")

@@ -95,15 +95,18 @@ void add_export(CLI::App& app, ExportArguments& arguments) {
       "--architecture", arguments.architecture,
       concat("of a Hugging Face folder: ", join(names_of(interop::architectures()), ", "),
              " (default: the first that the model fits)"));
-  std::vector<std::string> dtypes;
-  for (const interop::ExportFormat& format : interop::export_formats()) {
-    for (const std::string& name : format.dtypes()) {
-      if (std::ranges::find(dtypes, name) == dtypes.end()) dtypes.push_back(name);
-    }
+  const std::span<const interop::ExportFormat> formats = interop::export_formats();
+  const std::vector<std::string> usual = formats.front().dtypes();
+  std::string dtypes = join(usual, " | ");
+  for (const interop::ExportFormat& format : formats) {
+    std::vector<std::string> more = format.dtypes();
+    std::erase_if(more, [&](const std::string& name) {
+      return std::ranges::find(usual, name) != usual.end();
+    });
+    if (!more.empty()) dtypes += concat("; of ", format.name, " also ", join(more, " | "));
   }
   app.add_option("--dtype", arguments.dtype,
-                 concat("of the tensors: ", join(dtypes, " | "),
-                        "; the last two of GGUF (default: the model's, or float32)"));
+                 concat("of the tensors: ", dtypes, " (default: the model's, or float32)"));
   app.add_option("--output", arguments.output, "folder to write")->required();
 }
 

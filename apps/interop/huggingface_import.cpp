@@ -127,36 +127,10 @@ bool any_not_zero(const TensorReader& reader, const StoredTensor& tensor) {
   return std::any_of(x, x + values.numel(), [](double value) { return value != 0; });
 }
 
-// Our config, and sentences about differences from config.json.
-Config our_config(const Folder& folder, const std::string& task, bool has_head, Reasons& reasons,
-                  Reasons& notes) {
-  const Architecture& architecture = *folder.architecture;
-  Json model = our_model(architecture, folder.config, reasons);
-  const bool predicts = has_head && (task == "mlm" || task == "clm" || task == "translation");
-  if (predicts) compare_tied(folder, model, reasons, notes);
-  const Json labels = task == "classification" ? labels_of(folder.config, reasons) : Json::array();
-  if (task == "classification") check_classes(folder.config, labels, reasons);
-  for (const char* key : architecture.only_trained) {
-    const Json value = folder.config.value(key, Json());
-    const double ours = key == std::string_view("classifier_dropout")
-                            ? model.value("dropout", Json(0)).get<double>()
-                            : 0;
-    if (!value.is_number() || value.get<double>() == ours) continue;
-    notes.push_back(concat(key, " is ", value.dump(), ", a training here has ", ours, '.'));
-  }
-  if (!reasons.empty()) return {};
-  const bool images = architecture.type == ModelType::kVit;
-  if (task == "translation" && folder.names.has("final_logits_bias")) {
-    const StoredTensor& bias = *folder.reader.find(folder.names.stored("final_logits_bias"));
-    model["output_bias"] = any_not_zero(folder.reader, bias);
-  }
-  bool doubles = !folder.reader.empty();
-  for (const StoredTensor& tensor : folder.reader.tensors()) {
-    if (tensor.type == StoredType::kF32 || tensor.type == StoredType::kF16 ||
-        tensor.type == StoredType::kBF16) {
-      doubles = false;
-    }
-  }
+// The `data` section of a model of theirs.
+Json data_of(const Folder& folder, const std::string& task, const Json& labels, const Json& model,
+             Reasons& reasons) {
+  const bool images = folder.architecture->type == ModelType::kVit;
   Json data = {{"train", corpus_of(task, fs::absolute(folder.path).string(), images)}};
   // An example is no longer than the model's positions.
   const Json positions = model.value("max_position_embeddings", Json());
@@ -179,6 +153,39 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
   if (images)
     data["image"] = our_image_format(
         folder.config, read_json_if_there(folder.path + "/" + kPreprocessorFile), reasons);
+  return data;
+}
+
+// Our config, and sentences about differences from config.json.
+Config our_config(const Folder& folder, const std::string& task, bool has_head, Reasons& reasons,
+                  Reasons& notes) {
+  const Architecture& architecture = *folder.architecture;
+  Json model = our_model(architecture, folder.config, reasons);
+  const bool predicts = has_head && (task == "mlm" || task == "clm" || task == "translation");
+  if (predicts) compare_tied(folder, model, reasons, notes);
+  const Json labels = task == "classification" ? labels_of(folder.config, reasons) : Json::array();
+  if (task == "classification") check_classes(folder.config, labels, reasons);
+  for (const char* key : architecture.only_trained) {
+    const Json value = folder.config.value(key, Json());
+    const double ours = key == std::string_view("classifier_dropout")
+                            ? model.value("dropout", Json(0)).get<double>()
+                            : 0;
+    if (!value.is_number() || value.get<double>() == ours) continue;
+    notes.push_back(concat(key, " is ", value.dump(), ", a training here has ", ours, '.'));
+  }
+  if (!reasons.empty()) return {};
+  if (task == "translation" && folder.names.has("final_logits_bias")) {
+    const StoredTensor& bias = *folder.reader.find(folder.names.stored("final_logits_bias"));
+    model["output_bias"] = any_not_zero(folder.reader, bias);
+  }
+  bool doubles = !folder.reader.empty();
+  for (const StoredTensor& tensor : folder.reader.tensors()) {
+    if (tensor.type == StoredType::kF32 || tensor.type == StoredType::kF16 ||
+        tensor.type == StoredType::kBF16) {
+      doubles = false;
+    }
+  }
+  const Json data = data_of(folder, task, labels, model, reasons);
   const fs::path path = fs::canonical(folder.path);
   const bool is_file = fs::is_regular_file(path);
   Json config = {

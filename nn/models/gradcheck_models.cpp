@@ -97,8 +97,105 @@ GradcheckCase image_case(const Inputs& in, const std::string& name, const ModelO
   return result;
 }
 
-// Layers that differ from each other, and other ways through a layer; `o` is Llama's.
-void add_layers_that_differ(Cases& cases, const Inputs& in, ModelOptions o) {
+ModelOptions gpt_options() {
+  ModelOptions gpt = small_options();
+  gpt.norm_position = NormPosition::kPre;
+  gpt.hidden_act = Activation::kGeluTanh;
+  gpt.position_embedding = PositionEmbedding::kLearned;
+  gpt.scale_embeddings = false;
+  gpt.initializer_range = 0.3;
+  return gpt;
+}
+
+ModelOptions llama_options() {
+  ModelOptions llama = gpt_options();
+  llama.hidden_size = 16;
+  llama.num_attention_heads = 4;
+  llama.num_key_value_heads = 2;
+  llama.norm = NormKind::kRms;
+  llama.bias = false;
+  llama.hidden_act = {Activation::kSilu, /*gated=*/true};
+  llama.position_embedding = PositionEmbedding::kRope;
+  llama.tie_word_embeddings = false;
+  return llama;
+}
+
+void add_pairs(Cases& cases, const Inputs& in) {
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, post-norm, tied", small_options()));
+  cases.push_back(encoder_decoder_case(
+      in, "EncoderDecoder, pre-norm, RMS, grouped, learned, untied", pre_norm_options()));
+  ModelOptions sized = small_options();
+  sized.head_size = 3;
+  sized.value_head_size = 5;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, heads of their own size", sized));
+  ModelOptions recomputed = small_options();
+  recomputed.recompute = true;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, recomputed", recomputed));
+  ModelOptions ended = small_options();
+  ended.final_norm = ended.output_bias = true;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, final norm, output bias", ended));
+  ModelOptions normed = small_options();
+  normed.qk_norm = QkNorm::kProjection;
+  normed.attention_bias = AttentionBias::kNone;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, normed queries and keys", normed));
+  ModelOptions m2m = small_options();
+  m2m.norm_position = NormPosition::kPre;
+  m2m.position_embedding = PositionEmbedding::kFairseq;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, fairseq's sinusoids", m2m));
+}
+
+// T5's ways, of both kinds of models.
+void add_relative_positions(Cases& cases, const Inputs& in) {
+  ModelOptions t5 = gpt_options();
+  t5.position_embedding = PositionEmbedding::kRelative;
+  t5.attention_window = 3;
+  t5.recompute = true;
+  cases.push_back(language_model_case(in, "LanguageModel, relative positions", t5, true));
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, relative positions", t5));
+  t5.recompute = false;
+  t5.attention_window = 0;
+  t5.norm = NormKind::kRms;
+  t5.bias = false;
+  t5.hidden_act = {Activation::kGeluTanh, /*gated=*/true};
+  t5.head_size = 3;
+  t5.attention_scale = 0.8;
+  t5.logit_scale = 0.6;
+  t5.tie_word_embeddings = false;
+  t5.share_encoder_decoder_embeddings = true;
+  t5.relative_attention_num_buckets = 6;
+  t5.relative_attention_max_distance = 5;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, T5", t5));
+  cases.push_back(language_model_case(in, "LanguageModel, scaled scores and logits", t5, true));
+}
+
+void add_causal_models(Cases& cases, const Inputs& in) {
+  ModelOptions ended = small_options();
+  ended.final_norm = ended.output_bias = true;
+  cases.push_back(language_model_case(in, "LanguageModel, final norm, output bias", ended, true));
+  const ModelOptions gpt = gpt_options(), llama = llama_options();
+  cases.push_back(language_model_case(in, "LanguageModel, GPT-2", gpt, true));
+  cases.push_back(language_model_case(in, "LanguageModel, Llama", llama, true));
+  ModelOptions qwen2 = llama;
+  qwen2.attention_bias = AttentionBias::kInputs;
+  cases.push_back(language_model_case(in, "LanguageModel, Qwen2", qwen2, true));
+  ModelOptions qwen3 = llama;
+  qwen3.head_size = 6;
+  qwen3.qk_norm = QkNorm::kHead;
+  cases.push_back(language_model_case(in, "LanguageModel, Qwen3", qwen3, true));
+  ModelOptions deepseek = llama;
+  deepseek.num_key_value_heads = 0;
+  deepseek.kv_latent_size = 6;
+  deepseek.q_latent_size = 7;
+  cases.push_back(language_model_case(in, "LanguageModel, DeepSeek", deepseek, true));
+  ModelOptions alibi = gpt;
+  alibi.position_embedding = PositionEmbedding::kAlibi;
+  alibi.value_head_size = 3;
+  cases.push_back(language_model_case(in, "LanguageModel, ALiBi, narrow values", alibi, true));
+}
+
+// Layers that differ from each other, and other ways through a layer.
+void add_layers_that_differ(Cases& cases, const Inputs& in) {
+  ModelOptions o = llama_options();
   o.num_hidden_layers = 3;
   ModelOptions gemma = o;
   gemma.head_size = 6;
@@ -137,84 +234,8 @@ void add_layers_that_differ(Cases& cases, const Inputs& in, ModelOptions o) {
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, sandwich-norm, windows", sandwich));
 }
 
-void add_models(Cases& cases, const Inputs& in) {
-  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, post-norm, tied", small_options()));
-  cases.push_back(encoder_decoder_case(
-      in, "EncoderDecoder, pre-norm, RMS, grouped, learned, untied", pre_norm_options()));
-  ModelOptions sized = small_options();
-  sized.head_size = 3;
-  sized.value_head_size = 5;
-  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, heads of their own size", sized));
-  ModelOptions recomputed = small_options();
-  recomputed.recompute = true;
-  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, recomputed", recomputed));
-  ModelOptions ended = small_options();
-  ended.final_norm = ended.output_bias = true;
-  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, final norm, output bias", ended));
-  cases.push_back(language_model_case(in, "LanguageModel, final norm, output bias", ended, true));
-  ModelOptions gpt = small_options();
-  gpt.norm_position = NormPosition::kPre;
-  gpt.hidden_act = Activation::kGeluTanh;
-  gpt.position_embedding = PositionEmbedding::kLearned;
-  gpt.scale_embeddings = false;
-  gpt.initializer_range = 0.3;
-  cases.push_back(language_model_case(in, "LanguageModel, GPT-2", gpt, true));
-  ModelOptions llama = gpt;
-  llama.hidden_size = 16;
-  llama.num_attention_heads = 4;
-  llama.num_key_value_heads = 2;
-  llama.norm = NormKind::kRms;
-  llama.bias = false;
-  llama.hidden_act = {Activation::kSilu, /*gated=*/true};
-  llama.position_embedding = PositionEmbedding::kRope;
-  llama.tie_word_embeddings = false;
-  cases.push_back(language_model_case(in, "LanguageModel, Llama", llama, true));
-  ModelOptions qwen2 = llama;
-  qwen2.attention_bias = AttentionBias::kInputs;
-  cases.push_back(language_model_case(in, "LanguageModel, Qwen2", qwen2, true));
-  ModelOptions qwen3 = llama;
-  qwen3.head_size = 6;
-  qwen3.qk_norm = QkNorm::kHead;
-  cases.push_back(language_model_case(in, "LanguageModel, Qwen3", qwen3, true));
-  ModelOptions normed = small_options();
-  normed.qk_norm = QkNorm::kProjection;
-  normed.attention_bias = AttentionBias::kNone;
-  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, normed queries and keys", normed));
-  ModelOptions deepseek = llama;
-  deepseek.num_key_value_heads = 0;
-  deepseek.kv_latent_size = 6;
-  deepseek.q_latent_size = 7;
-  cases.push_back(language_model_case(in, "LanguageModel, DeepSeek", deepseek, true));
-  ModelOptions t5 = gpt;
-  t5.position_embedding = PositionEmbedding::kRelative;
-  t5.attention_window = 3;
-  t5.recompute = true;
-  cases.push_back(language_model_case(in, "LanguageModel, relative positions", t5, true));
-  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, relative positions", t5));
-  t5.recompute = false;
-  t5.attention_window = 0;
-  t5.norm = NormKind::kRms;
-  t5.bias = false;
-  t5.hidden_act = {Activation::kGeluTanh, /*gated=*/true};
-  t5.head_size = 3;
-  t5.attention_scale = 0.8;
-  t5.logit_scale = 0.6;
-  t5.tie_word_embeddings = false;
-  t5.share_encoder_decoder_embeddings = true;
-  t5.relative_attention_num_buckets = 6;
-  t5.relative_attention_max_distance = 5;
-  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, T5", t5));
-  cases.push_back(language_model_case(in, "LanguageModel, scaled scores and logits", t5, true));
-  ModelOptions m2m = small_options();
-  m2m.norm_position = NormPosition::kPre;
-  m2m.position_embedding = PositionEmbedding::kFairseq;
-  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, fairseq's sinusoids", m2m));
-  add_layers_that_differ(cases, in, llama);
-  ModelOptions alibi = gpt;
-  alibi.position_embedding = PositionEmbedding::kAlibi;
-  alibi.value_head_size = 3;
-  cases.push_back(language_model_case(in, "LanguageModel, ALiBi, narrow values", alibi, true));
-  ModelOptions bert = gpt;
+void add_masked_models(Cases& cases, const Inputs& in) {
+  ModelOptions bert = gpt_options();
   bert.norm_position = NormPosition::kPost;
   bert.hidden_act = Activation::kGelu;
   bert.embedding_norm = true;
@@ -228,7 +249,10 @@ void add_models(Cases& cases, const Inputs& in) {
   ModelOptions spans = bert;
   spans.bias = false;  // a softmax over places cancels a common term, such as the last norm's bias
   cases.push_back(span_case(in, "SpanExtractor", spans));
-  ModelOptions vit = gpt;
+}
+
+void add_image_models(Cases& cases, const Inputs& in) {
+  ModelOptions vit = gpt_options();
   vit.patch_size = 2;
   cases.push_back(image_case<VisionTransformer>(in, "VisionTransformer", vit));
   vit.pooled_head = false;
@@ -302,7 +326,12 @@ std::vector<GradcheckCase> model_gradchecks(const GradcheckPlace& place) {
   add_layers(cases, in);
   add_attention_layers(cases, in);
   add_blocks(cases, in);
-  add_models(cases, in);
+  add_pairs(cases, in);
+  add_relative_positions(cases, in);
+  add_causal_models(cases, in);
+  add_layers_that_differ(cases, in);
+  add_masked_models(cases, in);
+  add_image_models(cases, in);
   add_recurrence(cases, in);
   return cases;
 }
