@@ -232,6 +232,18 @@ constexpr const char* kBars =
 constexpr const char* kClass =
     "new Promise(done => setTimeout(() => done(document.documentElement.className), 100))";
 
+// The page's width once it is this one: charts are drawn anew some time after the window has its
+// size.
+constexpr const char* kNarrow =
+    "(wanted => new Promise(done => {"
+    "  const end = Date.now() + 5000;"
+    "  const look = () => {"
+    "    const width = document.documentElement.scrollWidth;"
+    "    if (width === wanted || Date.now() > end) { done(width); } else { setTimeout(look, 20); }"
+    "  };"
+    "  look();"
+    "}))";
+
 TEST_F(ReportInBrowser, HoverAxisAndLegend) {
   open_report({"a"});
   const std::string legend = concat(kLoss, " .legend"), plot = concat(kLoss, " .plot"),
@@ -266,7 +278,7 @@ TEST_F(ReportInBrowser, HoverAxisAndLegend) {
   browser_->prefer("light");
   EXPECT_EQ(browser_->value(kClass), "");
   browser_->resize(400, 800);
-  EXPECT_EQ(browser_->value("document.documentElement.scrollWidth"), 400);
+  EXPECT_EQ(browser_->value(concat(kNarrow, "(400)")), 400);
   EXPECT_THAT(browser_->complaints(), IsEmpty());
 }
 
