@@ -105,6 +105,70 @@ void read_attention_bias(const Json& theirs, Json& model) {
   if (attention != model.at("bias")) model["attention_bias"] = attention == true ? "all" : "none";
 }
 
+Json repeated_layers(const std::vector<std::string>& kinds) {
+  size_t size = 1;
+  const auto repeats = [&] {
+    for (size_t i = size; i < kinds.size(); ++i) {
+      if (kinds[i] != kinds[i - size]) return false;
+    }
+    return true;
+  };
+  while (!repeats()) ++size;
+  if (kinds.empty() || (size == 1 && kinds[0] != name_of(LayerType::kNope))) return Json::array();
+  return Json(std::vector(kinds.begin(), kinds.begin() + static_cast<int64_t>(size)));
+}
+
+std::vector<LayerType> all_layers(const ModelOptions& model) {
+  std::vector<LayerType> all;
+  for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
+    const size_t kinds = model.layer_types.size();
+    all.push_back(kinds == 0 ? (model.attention_window > 0 ? LayerType::kWindow : LayerType::kFull)
+                             : model.layer_types[static_cast<size_t>(i) % kinds]);
+  }
+  return all;
+}
+
+void read_windows(const Json& theirs, const std::function<bool(int64_t layer)>& windowed,
+                  const Json& window, Json& model, Reasons& reasons) {
+  const auto layers = model.at("num_hidden_layers").get<int64_t>();
+  const Json types = value_of(theirs, "layer_types", Json::array());
+  if (!types.empty() && std::ssize(types) != layers) {
+    reasons.push_back(concat("layer_types has ", types.size(), " entries for ", layers, " layers"));
+    return;
+  }
+  std::vector<std::string> kinds;
+  bool any = false;
+  for (int64_t i = 0; i < layers; ++i) {
+    const Json type = !types.empty() ? types[static_cast<size_t>(i)]
+                      : windowed(i)  ? Json("sliding_attention")
+                                     : Json("full_attention");
+    const bool full = type == "full_attention";
+    if (!full && type != "sliding_attention") {
+      reasons.push_back(concat("layer_types has ", type.dump(),
+                               ", expected full_attention or sliding_attention"));
+      return;
+    }
+    kinds.emplace_back(name_of(full ? LayerType::kFull : LayerType::kWindow));
+    any |= !full;
+  }
+  if (any && (!window.is_number_integer() || window.get<int64_t>() < 1)) {
+    reasons.push_back(
+        concat("sliding_window is ", window.dump(), ", and layer_types has sliding_attention"));
+    return;
+  }
+  model["layer_types"] = repeated_layers(kinds);
+  model["attention_window"] = any ? window : Json(0);
+}
+
+void write_windows(const ModelOptions& model, Json& theirs) {
+  Json types = Json::array();
+  for (const LayerType type : all_layers(model)) {
+    types.push_back(type == LayerType::kWindow ? "sliding_attention" : "full_attention");
+  }
+  theirs["layer_types"] = types;
+  if (model.attention_window > 0) theirs["sliding_window"] = model.attention_window;
+}
+
 Json rope_parameters(const ModelOptions& model) {
   const RopeScaling& scaling = model.rope_scaling;
   const bool scaled = scaling.type != RopeScalingType::kNone;

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <array>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "apps/interop/architectures/architectures.h"
 
@@ -64,5 +67,16 @@ Json rope_parameters(const ModelOptions& model);
 /// num_attention_heads.
 void read_head_size(const Json& theirs, const Json& usual, Json& model, Reasons& reasons);
 void read_attention_bias(const Json& theirs, Json& model);
+
+/// The kinds of all layers as our layer_types: the shortest list that gives them again and again,
+/// and none for layers that are alike.
+Json repeated_layers(const std::vector<std::string>& kinds);
+/// The other way round.
+std::vector<LayerType> all_layers(const ModelOptions& model);
+/// Which layers have a `window`: those of layer_types, or without it those that `windowed` says.
+void read_windows(const Json& theirs, const std::function<bool(int64_t layer)>& windowed,
+                  const Json& window, Json& model, Reasons& reasons);
+/// layer_types and sliding_window.
+void write_windows(const ModelOptions& model, Json& theirs);
 
 }  // namespace tapestry::interop

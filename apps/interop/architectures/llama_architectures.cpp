@@ -1,5 +1,6 @@
 // Llama and its kin: Mistral, Qwen2 and Qwen3.
 #include "apps/interop/architectures/causal_keys.h"
+#include "apps/interop/foreign_config.h"
 
 namespace tapestry::interop {
 namespace {
@@ -10,7 +11,6 @@ constexpr auto kMistralKeys =
     causal_keys({.intermediate = "14336", .groups = "8", .positions = "131072"});
 constexpr auto kQwenKeys =
     causal_keys({.intermediate = "22016", .groups = "32", .positions = "32768"});
-constexpr FixedKey kQwenFixed[] = {{"use_sliding_window", "false", "false"}};
 constexpr ClassDefault kQwenIds[] = {{"vocab_size", "151936"}};
 constexpr ClassDefault kLlamaIds[] = {
     {"vocab_size", "32000"}, {"bos_token_id", "1"}, {"eos_token_id", "2"}};
@@ -21,15 +21,18 @@ constexpr auto kQwen2Options =
 constexpr auto kQwen3Options =
     causal_options(kPreNorm, kUnscaled, kNoBias, FixedOption{"qk_norm", "head"});
 
-// Layers that see a window only are listed, and so are those that see all.
-void refuse_windows(const Json& theirs, Reasons& reasons) {
-  const Json types = value_of(theirs, "layer_types", Json::array());
-  for (const Json& type : types) {
-    if (type == "full_attention") continue;
-    reasons.push_back(
-        concat("layer_types has ", type.dump(), ", ours have one attention_window for all layers"));
-    return;
-  }
+// The first max_window_layers see all tokens, the others a window.
+void read_qwen_windows(const Json& theirs, Json& model, Reasons& reasons) {
+  const bool uses = value_of(theirs, "use_sliding_window", false) == true;
+  const int64_t full = number_of(theirs, "max_window_layers", 28, reasons);
+  read_windows(
+      theirs, [&](int64_t i) { return uses && i >= full; },
+      uses ? value_of(theirs, "sliding_window", 4096) : Json(), model, reasons);
+}
+
+void write_qwen_windows(const ModelOptions& model, Json& theirs) {
+  write_windows(model, theirs);
+  theirs["use_sliding_window"] = model.attention_window > 0;
 }
 
 void read_llama(const Json& theirs, Json& model, Reasons& reasons) {
@@ -49,7 +52,6 @@ void write_llama(const ModelFacts& facts, Json& theirs) {
 void read_mistral(const Json& theirs, Json& model, Reasons& reasons) {
   read_rope(theirs, model, reasons);
   read_head_size(theirs, nullptr, model, reasons);
-  refuse_windows(theirs, reasons);
   const auto found = theirs.find("sliding_window");
   const Json window = found == theirs.end() ? Json(4096) : *found;
   if (!window.is_null() && !window.is_number_integer()) {
@@ -69,21 +71,25 @@ void write_mistral(const ModelFacts& facts, Json& theirs) {
 void read_qwen2(const Json& theirs, Json& model, Reasons& reasons) {
   read_rope(theirs, model, reasons);
   read_head_size(theirs, nullptr, model, reasons);
-  refuse_windows(theirs, reasons);
+  read_qwen_windows(theirs, model, reasons);
 }
 
-void write_qwen2(const ModelFacts& facts, Json& theirs) { write_rope(facts.config.model, theirs); }
+void write_qwen2(const ModelFacts& facts, Json& theirs) {
+  write_rope(facts.config.model, theirs);
+  write_qwen_windows(facts.config.model, theirs);
+}
 
 void read_qwen3(const Json& theirs, Json& model, Reasons& reasons) {
   read_rope(theirs, model, reasons);
   read_head_size(theirs, 128, model, reasons);
-  refuse_windows(theirs, reasons);
+  read_qwen_windows(theirs, model, reasons);
   read_attention_bias(theirs, model);
 }
 
 void write_qwen3(const ModelFacts& facts, Json& theirs) {
   const ModelOptions& model = facts.config.model;
   write_rope(model, theirs);
+  write_qwen_windows(model, theirs);
   theirs["attention_bias"] = model.has_query_bias();
 }
 
@@ -109,26 +115,26 @@ extern const Architecture kMistral = of_llama_family({.name = "mistral",
                                                       .read_more = read_mistral,
                                                       .write_more = write_mistral});
 
-extern const Architecture kQwen2 = of_llama_family({.name = "qwen2",
-                                                    .classes = {{"clm", "Qwen2ForCausalLM"}},
-                                                    .headless = "Qwen2Model",
-                                                    .keys = kQwenKeys,
-                                                    .fixed = kQwenFixed,
-                                                    .options = kQwen2Options,
-                                                    .ids = kQwenIds,
-                                                    .carried = {"head_size"},
-                                                    .read_more = read_qwen2,
-                                                    .write_more = write_qwen2});
+extern const Architecture kQwen2 =
+    of_llama_family({.name = "qwen2",
+                     .classes = {{"clm", "Qwen2ForCausalLM"}},
+                     .headless = "Qwen2Model",
+                     .keys = kQwenKeys,
+                     .options = kQwen2Options,
+                     .ids = kQwenIds,
+                     .carried = {"head_size", "attention_window", "layer_types"},
+                     .read_more = read_qwen2,
+                     .write_more = write_qwen2});
 
-extern const Architecture kQwen3 = of_llama_family({.name = "qwen3",
-                                                    .classes = {{"clm", "Qwen3ForCausalLM"}},
-                                                    .headless = "Qwen3Model",
-                                                    .keys = kQwenKeys,
-                                                    .fixed = kQwenFixed,
-                                                    .options = kQwen3Options,
-                                                    .ids = kQwenIds,
-                                                    .carried = {"head_size", "attention_bias"},
-                                                    .read_more = read_qwen3,
-                                                    .write_more = write_qwen3});
+extern const Architecture kQwen3 =
+    of_llama_family({.name = "qwen3",
+                     .classes = {{"clm", "Qwen3ForCausalLM"}},
+                     .headless = "Qwen3Model",
+                     .keys = kQwenKeys,
+                     .options = kQwen3Options,
+                     .ids = kQwenIds,
+                     .carried = {"head_size", "attention_bias", "attention_window", "layer_types"},
+                     .read_more = read_qwen3,
+                     .write_more = write_qwen3});
 
 }  // namespace tapestry::interop

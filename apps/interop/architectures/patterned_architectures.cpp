@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "apps/interop/architectures/causal_keys.h"
+#include "apps/interop/foreign_config.h"
 
 namespace tapestry::interop {
 namespace {
@@ -64,28 +65,6 @@ constexpr auto kOlmo2Options =
                    kNoBias, kUnscaled);
 constexpr auto kSmolLm3Options = causal_options(kPreNorm, kUnscaled);
 
-// The kinds of all layers, as the shortest row of them that gives the same again and again.
-Json shortest(const std::vector<std::string>& kinds) {
-  for (size_t size = 1; size <= kinds.size(); ++size) {
-    bool repeats = true;
-    for (size_t i = size; i < kinds.size(); ++i) repeats &= kinds[i] == kinds[i - size];
-    if (repeats)
-      return Json(std::vector<std::string>(kinds.begin(), kinds.begin() + int64_t(size)));
-  }
-  return Json::array();
-}
-
-// All layers' kinds, which a model of ours repeats.
-std::vector<LayerType> all_layers(const ModelOptions& model) {
-  std::vector<LayerType> all;
-  for (int64_t i = 0; i < model.num_hidden_layers; ++i) {
-    const size_t kinds = model.layer_types.size();
-    all.push_back(kinds == 0 ? (model.attention_window > 0 ? LayerType::kWindow : LayerType::kFull)
-                             : model.layer_types[static_cast<size_t>(i) % kinds]);
-  }
-  return all;
-}
-
 void read_gemma(const Json& theirs, Json& model, Reasons& reasons) {
   read_rope(theirs, model, reasons);
   read_head_size(theirs, 256, model, reasons);
@@ -103,39 +82,13 @@ void write_gemma(const ModelFacts& facts, Json& theirs) {
   theirs["attention_bias"] = facts.config.model.has_query_bias();
 }
 
-// layer_types, or the older sliding_window_pattern, of which the last layer sees all tokens.
-void read_windows(const Json& theirs, Json& model, Reasons& reasons) {
-  const auto layers = model.at("num_hidden_layers").get<int64_t>();
-  const Json pattern = value_of(theirs, "sliding_window_pattern", 6);
-  const Json types = value_of(theirs, "layer_types", Json::array());
-  if (!pattern.is_number_integer() || pattern.get<int64_t>() < 1) {
-    reasons.push_back(concat("sliding_window_pattern is ", pattern.dump(), ", expected a number"));
-    return;
-  }
-  if (!types.empty() && std::ssize(types) != layers) {
-    reasons.push_back(concat("layer_types has ", types.size(), " entries for ", layers, " layers"));
-    return;
-  }
-  std::vector<std::string> kinds;
-  bool windowed = false;
-  for (int64_t i = 0; i < layers; ++i) {
-    const bool full = types.empty() ? (i + 1) % pattern.get<int64_t>() == 0
-                                    : types[static_cast<size_t>(i)] == "full_attention";
-    if (!types.empty() && !full && types[static_cast<size_t>(i)] != "sliding_attention") {
-      reasons.push_back(concat("layer_types has ", types[static_cast<size_t>(i)].dump(),
-                               ", expected full_attention or sliding_attention"));
-      return;
-    }
-    kinds.emplace_back(full ? "full" : "window");
-    windowed |= !full;
-  }
-  model["layer_types"] = shortest(kinds);
-  model["attention_window"] = windowed ? value_of(theirs, "sliding_window", 4096) : Json(0);
-}
-
 // Files of today have rope_parameters for each kind of layers; older ones rope_local_base_freq.
 void read_gemma3(const Json& theirs, Json& model, Reasons& reasons) {
-  read_windows(theirs, model, reasons);
+  // Files without layer_types have the older sliding_window_pattern, or the class's.
+  const int64_t pattern = number_of(theirs, "sliding_window_pattern", 6, reasons);
+  read_windows(
+      theirs, [&](int64_t i) { return pattern < 1 || (i + 1) % pattern != 0; },
+      value_of(theirs, "sliding_window", 4096), model, reasons);
   read_head_size(theirs, 256, model, reasons);
   read_attention_bias(theirs, model);
   const Json parameters = value_of(theirs, "rope_parameters", Json::object());
@@ -170,12 +123,7 @@ void write_gemma3(const ModelFacts& facts, Json& theirs) {
   const double scale = model.attention_scale;
   theirs["query_pre_attn_scalar"] =
       scale == 0 ? Json(model.chosen_head_size()) : Json(std::round(1e6 / (scale * scale)) / 1e6);
-  Json types = Json::array();
-  for (const LayerType type : all_layers(model)) {
-    types.push_back(type == LayerType::kWindow ? "sliding_attention" : "full_attention");
-  }
-  theirs["layer_types"] = types;
-  theirs["sliding_window"] = model.attention_window > 0 ? Json(model.attention_window) : Json(4096);
+  write_windows(model, theirs);
   const double local = model.window_rope_theta > 0 ? model.window_rope_theta : model.rope_theta;
   theirs["rope_parameters"] = {
       {"full_attention", rope_parameters(model)},
@@ -224,7 +172,7 @@ void read_smollm3(const Json& theirs, Json& model, Reasons& reasons) {
                                     : placed[static_cast<size_t>(i)] != 0;
     kinds.emplace_back(has ? "full" : "nope");
   }
-  model["layer_types"] = shortest(kinds);
+  model["layer_types"] = repeated_layers(kinds);
   for (const Json& type : value_of(theirs, "layer_types", Json::array())) {
     if (type == "full_attention") continue;
     reasons.push_back(concat("layer_types has ", type.dump(), ", expected full_attention"));

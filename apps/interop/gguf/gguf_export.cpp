@@ -254,6 +254,9 @@ Reasons reasons_against(const GgufClass& one, const ModelFiles& model) {
     reasons.push_back(concat(o.bias ? "model.bias: true" : "model.attention_bias",
                              " has no place in ", one.architecture.name));
   }
+  // Their engine looks for windows in none of these classes.
+  if (o.attention_window > 0)
+    reasons.push_back(concat("model.attention_window: ", o.attention_window));
   if (o.hidden_act != one.act) {
     reasons.push_back(
         concat("model.hidden_act: ", name_of(o.hidden_act), " is not ", name_of(one.act)));

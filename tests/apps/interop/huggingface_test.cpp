@@ -35,9 +35,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"llama_llama3", "llama", 1e-5}, Case{"mistral", "mistral", 1e-5},
                     Case{"gemma", "gemma", 1e-5}, Case{"gemma3", "gemma3_text", 1e-5},
                     Case{"olmo2", "olmo2", 1e-5}, Case{"smollm3", "smollm3", 1e-5},
-                    Case{"qwen2", "qwen2", 1e-5}, Case{"qwen3", "qwen3", 1e-5},
-                    Case{"qwen3_bias", "qwen3", 1e-5}, Case{"bert", "bert"},
-                    Case{"bert_untied", "bert"}, Case{"bert_classes", "bert"},
+                    Case{"qwen2", "qwen2", 1e-5}, Case{"qwen2_windows", "qwen2", 1e-5},
+                    Case{"qwen3", "qwen3", 1e-5}, Case{"qwen3_bias", "qwen3", 1e-5},
+                    Case{"bert", "bert"}, Case{"bert_untied", "bert"}, Case{"bert_classes", "bert"},
                     Case{"bert_questions", "bert"}, Case{"roberta", "roberta"},
                     Case{"roberta_classes", "roberta"}, Case{"roberta_questions", "roberta"},
                     Case{"xlm_roberta", "xlm-roberta"}, Case{"roberta_camembert", "camembert"},
@@ -211,19 +211,57 @@ TEST(HuggingFaceImport, RefusesOtherModels) {
   EXPECT_THAT(folder.error(), HasSubstr("head_dim is \"5\", expected a size"));
 }
 
-// Layers of two kinds would be read as one.
-TEST(HuggingFaceImport, WindowsOfSomeLayersAreRefused) {
+TEST(HuggingFaceImport, WindowsOfSomeLayersAreRead) {
+  using Types = std::vector<LayerType>;
   const BrokenFolder folder("qwen3");
+  const auto types = [&] { return import_model(folder.path()).config.model.layer_types; };
   folder.set("layer_types", {"full_attention", "sliding_attention"});
-  EXPECT_THAT(folder.error(), HasSubstr("layer_types has \"sliding_attention\", ours have one "
-                                        "attention_window for all layers"));
-  folder.set("layer_types", nullptr);
-  EXPECT_EQ(folder.error(), "");
+  EXPECT_THAT(folder.error(),
+              HasSubstr("sliding_window is null, and layer_types has sliding_attention"));
   folder.set("use_sliding_window", true);
-  EXPECT_THAT(folder.error(), HasSubstr("use_sliding_window is true, Tapestry has false"));
+  folder.set("sliding_window", 3);
+  EXPECT_EQ(types(), (Types{LayerType::kFull, LayerType::kWindow}));
+  EXPECT_EQ(import_model(folder.path()).config.model.attention_window, 3);
+  folder.set("layer_types", {"full_attention", "chunked_attention"});
+  EXPECT_THAT(folder.error(), HasSubstr("layer_types has \"chunked_attention\", expected "));
+  folder.set("layer_types", {"full_attention"});
+  EXPECT_THAT(folder.error(), HasSubstr("layer_types has 1 entries for 2 layers"));
+  // Without the list the first layers see all tokens; here more of them than there are.
+  folder.set("layer_types", nullptr);
+  EXPECT_EQ(types(), Types{});
+  folder.set("max_window_layers", 1);
+  EXPECT_EQ(types(), (Types{LayerType::kFull, LayerType::kWindow}));
+  folder.set("max_window_layers", 0);
+  EXPECT_EQ(types(), Types{});
+  EXPECT_EQ(import_model(folder.path()).config.model.attention_window, 3);
   const BrokenFolder mistral("mistral");
   mistral.set("sliding_window", nullptr);
   EXPECT_EQ(import_model(mistral.path()).config.model.attention_window, 0);
+}
+
+// Older files of Gemma 3 have a number for the pattern, and two bases beside each other.
+TEST(HuggingFaceImport, PatternsOfLayersHaveOlderNames) {
+  const BrokenFolder gemma("gemma3");
+  gemma.set("layer_types", nullptr);
+  gemma.set("rope_parameters", nullptr);
+  EXPECT_EQ(import_model(gemma.path()).config.model.rope_theta, 1e6);
+  gemma.set("sliding_window_pattern", 2);
+  gemma.set("rope_theta", 5e5);
+  gemma.set("rope_local_base_freq", 2e4);
+  const ModelOptions model = import_model(gemma.path()).config.model;
+  EXPECT_EQ(model.layer_types, (std::vector{LayerType::kWindow, LayerType::kFull}));
+  EXPECT_EQ(model.rope_theta, 5e5);
+  EXPECT_EQ(model.window_rope_theta, 2e4);
+  gemma.set("query_pre_attn_scalar", "many");
+  EXPECT_THAT(gemma.error(), HasSubstr("query_pre_attn_scalar is \"many\", expected a number"));
+  const BrokenFolder smol("smollm3");
+  smol.set("no_rope_layers", {0, 1});
+  EXPECT_EQ(import_model(smol.path()).config.model.layer_types,
+            (std::vector{LayerType::kNope, LayerType::kFull}));
+  smol.set("no_rope_layers", {0, 0});
+  EXPECT_EQ(import_model(smol.path()).config.model.layer_types, std::vector{LayerType::kNope});
+  smol.set("no_rope_layers", {1});
+  EXPECT_THAT(smol.error(), HasSubstr("no_rope_layers has 1 entries for 2 layers"));
 }
 
 // What a class has no place for does not go home as one.

@@ -149,7 +149,7 @@ TEST(OtherFormats, RefuseWhatTheyCannotCompute) {
   for (const auto& [name, feature] :
        {std::pair{"gemma", "norm_unit_offset: true"}, std::pair{"gemma3", "layer_types.0: window"},
         std::pair{"olmo2", "qk_norm: projection"}, std::pair{"smollm3", "layer_types.1: nope"},
-        std::pair{"t5", "attention_scale: 1"}}) {
+        std::pair{"qwen2_windows", "attention_window: 3"}, std::pair{"t5", "attention_scale: 1"}}) {
     const ModelFiles files = imported_files(name);
     const auto error_of = [&](const auto& write) {
       try {
