@@ -97,13 +97,10 @@ double ScheduleOptions::lowest(double base_learning_rate) const {
   return min_ratio > 0 ? min_ratio * base_learning_rate : min_learning_rate;
 }
 
-void validate(const ScheduleOptions& options, double base_learning_rate,
-              const OptionReport& report) {
+namespace {
+
+void validate_numbers_of_type(const ScheduleOptions& options, const OptionReport& report) {
   const ScheduleType type = options.type;
-  const auto not_negative = [&](const char* member, double value) {
-    return report.expect(std::isfinite(value) && value >= 0, member, "must be 0 or more, got ",
-                         value, '.');
-  };
   const auto needed = [&](const char* member, int64_t value) {
     report.expect(value > 0, member, "must be 1 or more for ", name_of(type), ", got ", value, '.');
   };
@@ -111,29 +108,6 @@ void validate(const ScheduleOptions& options, double base_learning_rate,
     report.expect(std::isfinite(value) && value > 0, member, "must be more than 0, got ", value,
                   '.');
   };
-  const bool rates = not_negative("learning_rate", base_learning_rate) &
-                     not_negative("min_learning_rate", options.min_learning_rate);
-  const auto share = [&](const char* member, double value) {
-    return report.expect(value >= 0 && value <= 1, member, "must be in [0, 1], got ", value, '.');
-  };
-  not_negative("warmup_steps", static_cast<double>(options.warmup_steps));
-  const bool ratio = share("warmup_ratio", options.warmup_ratio) && options.warmup_ratio > 0;
-  if (ratio) {
-    needed("max_steps", options.max_steps);
-    report.expect(options.warmup_steps == 0, "warmup_ratio", "must be 0 beside warmup_steps, got ",
-                  options.warmup_ratio, " and ", options.warmup_steps, '.');
-  }
-  if (share("min_ratio", options.min_ratio) && options.min_ratio > 0) {
-    report.expect(options.min_learning_rate == 0, "min_ratio",
-                  "must be 0 beside min_learning_rate, got ", options.min_ratio, " and ",
-                  options.min_learning_rate, '.');
-  }
-  // Noam's learning_rate is a factor, not a rate that the minimum could be compared with.
-  if (rates && type != ScheduleType::kNoam) {
-    report.expect(options.min_learning_rate <= base_learning_rate, "min_learning_rate",
-                  "must not exceed learning_rate, got ", options.min_learning_rate, " and ",
-                  base_learning_rate, '.');
-  }
   switch (type) {
     case ScheduleType::kConstant:
     case ScheduleType::kReduceOnPlateau:
@@ -149,7 +123,7 @@ void validate(const ScheduleOptions& options, double base_learning_rate,
       needed("model_size", options.model_size);
       [[fallthrough]];
     case ScheduleType::kInverseSqrt:
-      if (!ratio) needed("warmup_steps", options.warmup_steps);
+      if (options.warmup_ratio == 0) needed("warmup_steps", options.warmup_steps);
       break;
     case ScheduleType::kStep:
       needed("step_size", options.step_size);
@@ -171,6 +145,42 @@ void validate(const ScheduleOptions& options, double base_learning_rate,
                     options.decay_steps, ", ", options.max_steps, " and ", options.warmup(), '.');
       break;
   }
+}
+
+}  // namespace
+
+void validate(const ScheduleOptions& options, double base_learning_rate,
+              const OptionReport& report) {
+  const ScheduleType type = options.type;
+  const auto not_negative = [&](const char* member, double value) {
+    return report.expect(std::isfinite(value) && value >= 0, member, "must be 0 or more, got ",
+                         value, '.');
+  };
+  const bool rates = not_negative("learning_rate", base_learning_rate) &
+                     not_negative("min_learning_rate", options.min_learning_rate);
+  const auto share = [&](const char* member, double value) {
+    return report.expect(value >= 0 && value <= 1, member, "must be in [0, 1], got ", value, '.');
+  };
+  not_negative("warmup_steps", static_cast<double>(options.warmup_steps));
+  const bool ratio = share("warmup_ratio", options.warmup_ratio) && options.warmup_ratio > 0;
+  if (ratio) {
+    report.expect(options.max_steps > 0, "max_steps", "must be 1 or more for ", name_of(type),
+                  ", got ", options.max_steps, '.');
+    report.expect(options.warmup_steps == 0, "warmup_ratio", "must be 0 beside warmup_steps, got ",
+                  options.warmup_ratio, " and ", options.warmup_steps, '.');
+  }
+  if (share("min_ratio", options.min_ratio) && options.min_ratio > 0) {
+    report.expect(options.min_learning_rate == 0, "min_ratio",
+                  "must be 0 beside min_learning_rate, got ", options.min_ratio, " and ",
+                  options.min_learning_rate, '.');
+  }
+  // Noam's learning_rate is a factor, not a rate that the minimum could be compared with.
+  if (rates && type != ScheduleType::kNoam) {
+    report.expect(options.min_learning_rate <= base_learning_rate, "min_learning_rate",
+                  "must not exceed learning_rate, got ", options.min_learning_rate, " and ",
+                  base_learning_rate, '.');
+  }
+  validate_numbers_of_type(options, report);
 }
 
 double learning_rate(const ScheduleOptions& options, double base_learning_rate, int64_t step) {

@@ -1,5 +1,6 @@
 // What a run that goes on makes of other data, other batches and another validation.
 #include <algorithm>
+#include <functional>
 
 #include "apps/run/data_files.h"
 #include "apps/run/resume.h"
@@ -62,6 +63,13 @@ std::vector<std::string> changed_keys(const Config& old, const Config& config, b
   return changed;
 }
 
+std::vector<std::string> those(const std::vector<std::string>& keys,
+                               const std::function<bool(const std::string&)>& test) {
+  std::vector<std::string> found;
+  std::ranges::copy_if(keys, std::back_inserter(found), test);
+  return found;
+}
+
 }  // namespace
 
 void Resume::follow_data(const Config& config) {
@@ -75,16 +83,15 @@ void Resume::follow_data(const Config& config) {
         "the checkpoint is of a version whose lr_scheduler_type step multiplied by lr_gamma one "
         "update later: from here on it comes in each update that lr_step_size divides");
   }
-  const auto of = [](const std::vector<std::string>& keys, auto&& test) {
-    std::vector<std::string> found;
-    std::copy_if(keys.begin(), keys.end(), std::back_inserter(found), test);
-    return found;
-  };
+  follow_rows(config, train_before);
+  follow_metrics(config, valid_before);
+}
 
-  // Rows to come: the rest of the epoch, if that is still the same.
+// The rows to come: the rest of the epoch, if that is still the same.
+void Resume::follow_rows(const Config& config, const std::vector<DataFile>& train_before) {
   const std::vector<std::string> other_text = changed_files(train_before, state_.train_files);
   std::vector<std::string> reasons =
-      of(changed_keys(*before_, config, !train_before.empty()), orders_rows);
+      those(changed_keys(*before_, config, !train_before.empty()), orders_rows);
   reasons.insert(reasons.begin(), other_text.begin(), other_text.end());
   DataPosition& position = state_.position;
   const bool in_epoch = position.batch > 0 || !position.before.empty();
@@ -111,8 +118,10 @@ void Resume::follow_data(const Config& config) {
   state_.counts_anew =
       (!reasons.empty() && in_epoch) || other_batches ||
       before_->training.gradient_accumulation_steps != config.training.gradient_accumulation_steps;
+}
 
-  // The best value is one of a metric, of its options, and of a text.
+// The best value is one of a metric, of its options, and of a text.
+void Resume::follow_metrics(const Config& config, const std::vector<DataFile>& valid_before) {
   const std::vector<std::string> other_valid = changed_files(valid_before, state_.valid_files);
   const std::vector<std::string> keys = changed_keys(*before_, config, !valid_before.empty());
   if (!other_valid.empty()) {
@@ -120,7 +129,7 @@ void Resume::follow_data(const Config& config) {
         concat(join(other_valid, ", "), " is not the validation data of the checkpoint"));
   }
   const auto measured_otherwise = [&](const char* key_of_metric, const std::string& metric) {
-    std::vector<std::string> found = of(keys, [&](const std::string& key) {
+    std::vector<std::string> found = those(keys, [&](const std::string& key) {
       return key == key_of_metric || decides_metric(key, metric);
     });
     found.insert(found.end(), other_valid.begin(), other_valid.end());

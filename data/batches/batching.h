@@ -148,6 +148,9 @@ struct EpochPlans {
   static EpochPlans of_planner(const EqualPlanner& planner);
 };
 
+/// Throws Error(kData): a saved place that the epoch does not have.
+[[noreturn]] void fail_position(int64_t epoch, int64_t batches, int64_t saved);
+
 /// Walks through the batches of the epochs' plans. All kinds of batches use it.
 class EpochWalk {
  public:

@@ -98,8 +98,9 @@ PairRows::PairRows(const TokenizerPair& tokenizers)
   check_target_language(*tokenizers.target);
 }
 
-ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
-                             const CorpusOptions& options, const LoadContext& context) {
+namespace {
+
+void check_pairs(const std::vector<CorpusSpec>& specs, const CorpusOptions& options) {
   options.validate();
   check_not_empty(specs);
   for (const CorpusSpec& spec : specs) {
@@ -107,6 +108,13 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
     fail(ErrorKind::kConfig, "[data] a translation needs two sides, got only text ", spec.str(),
          '.');
   }
+}
+
+}  // namespace
+
+ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
+                             const CorpusOptions& options, const LoadContext& context) {
+  check_pairs(specs, options);
   const bool texts = options.keep_text;
   const bool weighted = std::ranges::any_of(specs, &CorpusSpec::has_pair_weights);
   if (texts && weighted) {

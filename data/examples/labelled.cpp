@@ -9,13 +9,12 @@
 #include "data/corpora/encode_corpus.h"
 
 namespace tapestry {
-LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
-                             const CorpusOptions& options,
-                             const std::vector<std::string>& label_names,
-                             const LoadContext& context) {
+namespace {
+
+void check_labelled(const std::vector<CorpusSpec>& specs, const CorpusOptions& options,
+                    int64_t specials) {
   options.validate();
   check_not_empty(specs);
-  const int64_t specials = tokenizer.special().classified().size();
   if (options.max_length <= specials) {
     fail(ErrorKind::kConfig, "[data] max_length of classification must be ", specials + 1,
          " or more, got ", options.max_length, '.');
@@ -25,6 +24,16 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
     fail(ErrorKind::kConfig, "[data] classification needs a ", record_format_names(),
          " with a label_column, got ", spec.str(), '.');
   }
+}
+
+}  // namespace
+
+LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                             const CorpusOptions& options,
+                             const std::vector<std::string>& label_names,
+                             const LoadContext& context) {
+  const int64_t specials = tokenizer.special().classified().size();
+  check_labelled(specs, options, specials);
   // The names in the order of the text, and the place of the first text of each.
   std::unordered_map<std::string, int32_t> numbers;
   std::vector<std::string> names_and_places;

@@ -35,12 +35,33 @@ struct NamedPoints {
   std::vector<FilterCounts> counts;  ///< of each corpus
 };
 
-void read_points(CorpusSpec spec, NamedPoints& read) {
-  spec.validate();
-  if (spec.kind() != CorpusSpec::Kind::kPoints) {
-    fail(ErrorKind::kConfig, "[data] regression needs points in a ", record_format_names(),
-         ", got ", spec.str(), '.');
+// What a row that is no point has instead. `whole`: its columns are as asked for; `two`: there must
+// be only two of them.
+std::string what_is_odd(const RecordReader& reader, const RecordValues& values, bool whole,
+                        bool two) {
+  std::string got = reader.reason();
+  if (!got.empty()) return got;
+  if (!whole) {
+    return concat(reader.columns(), reader.columns() == 1 ? " column" : " columns",
+                  two && reader.columns() > 2 ? "; x_column and y_column choose two" : "");
   }
+  for (size_t i = 0; i < values.texts.size(); ++i) {
+    const bool last = i + 1 == values.texts.size();
+    got += concat(i == 0 ? "'" : last ? " and '" : ", '", values.texts[i], '\'');
+  }
+  return got;
+}
+
+// Throws Error(kConfig) unless the spec is of points.
+void check_points(const CorpusSpec& spec) {
+  spec.validate();
+  if (spec.kind() == CorpusSpec::Kind::kPoints) return;
+  fail(ErrorKind::kConfig, "[data] regression needs points in a ", record_format_names(), ", got ",
+       spec.str(), '.');
+}
+
+void read_points(CorpusSpec spec, NamedPoints& read) {
+  check_points(spec);
   // With more than two columns the config must choose some.
   const bool chosen = !spec.x_column.empty() || !spec.y_column.empty() || !spec.x_columns.empty() ||
                       !spec.class_column.empty();
@@ -87,18 +108,8 @@ void read_points(CorpusSpec spec, NamedPoints& read) {
     }
     ++counts.read;
     if (!whole || numbers < features || !is_y) {
-      std::string got = reader->reason();
-      for (size_t i = 0; whole && got.empty() && i < values.texts.size(); ++i) {
-        got += concat(i == 0                         ? "'"
-                      : i + 1 == values.texts.size() ? " and '"
-                                                     : ", '",
-                      values.texts[i], '\'');
-      }
-      if (!whole && got.empty()) {
-        got = concat(reader->columns(), reader->columns() == 1 ? " column" : " columns",
-                     two && reader->columns() > 2 ? "; x_column and y_column choose two" : "");
-      }
-      const std::string problem = concat(reader->place(), " must be ", wanted, ", got ", got);
+      const std::string problem = concat(reader->place(), " must be ", wanted, ", got ",
+                                         what_is_odd(*reader, values, whole, two));
       if (first_odd.empty()) first_odd = problem;
       const bool other_file = first && two && reader->columns() > 2;
       if (other_file || (points.size() == before && ++odd == RecordReader::kMostOdd)) fail_odd();
