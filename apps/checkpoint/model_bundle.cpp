@@ -37,7 +37,7 @@ template <>
 LanguageModel build_model(const Config& config, const TokenizerPair& tokenizers,
                           const ParamScope& scope) {
   return LanguageModel(config.model, text_vocabulary(tokenizers),
-                       /*causal=*/config.model_type == ModelType::kDecoder, scope);
+                       /*causal=*/traits_of(config.model_type).writes, scope);
 }
 
 template <>
@@ -80,7 +80,7 @@ namespace {
 // A model of images has none, but may have come with files.
 TokenizerPair tokenizers_for(const Config& config,
                              const std::map<std::string, std::string>& files) {
-  const bool texts = reads_text(config);
+  const bool texts = examples_of(config).of_text();
   if (files.empty() && !texts) return {};
   TokenizerPair tokenizers = load_tokenizers(files);
   if (texts && tokenizers.source == nullptr) {
@@ -106,7 +106,9 @@ std::vector<ModelFiles> read_model_files(const std::vector<std::string>& paths) 
   for (const std::string& path : paths) {
     models.push_back(read_model_files(path));
     const ModelFiles &first = models.front(), &last = models.back();
-    if (models.size() == 1 || reads_images(first.config) || reads_images(last.config)) continue;
+    if (models.size() == 1 || examples_of(first.config).of_images() ||
+        examples_of(last.config).of_images())
+      continue;
     check_same_vocabulary(first.tokenizers, first.folder, last.tokenizers, last.folder);
   }
   return models;

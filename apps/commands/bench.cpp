@@ -196,8 +196,9 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
 }
 
 Measured measure_synthetic(const Config& config, const BenchArguments& arguments, Ranks& ranks) {
-  const bool both_sides = config.model_type == ModelType::kEncoderDecoder;
-  if (!both_sides && config.model_type != ModelType::kDecoder) {
+  const ModelTraits& traits = traits_of(config.model_type);
+  const bool both_sides = traits.reads_two_texts;
+  if (!traits.has_cache()) {
     fail(ErrorKind::kConfig, "[bench] --shape has no batches for task ", config.task->name,
          " and model.type ", name_of(config.model_type),
          "; leave it out to use the config's data.");

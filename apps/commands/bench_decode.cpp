@@ -125,7 +125,7 @@ struct FreshModel {
   FreshModel(const Config& config, WeightFormat format)
       : store(make_store(config, ModelUse::kAnswers)) {
     const int64_t vocab = config.tokenizer.vocab_size;
-    if (config.model_type == ModelType::kDecoder) {
+    if (!traits_of(config.model_type).reads_two_texts) {
       text.emplace(config.model, LanguageModel::Vocabulary{.size = vocab}, /*causal=*/true,
                    store.root());
     } else {
@@ -151,7 +151,7 @@ Answerer fresh_answerer(const Config& config, WeightFormat format, const DecodeS
 Answerer trained_answerer(const BenchArguments& arguments, const Config& config,
                           WeightFormat format, const DecodeShape& shape) {
   const ModelChoice choice{.paths = {arguments.config}, .format = format};
-  if (config.model_type == ModelType::kDecoder) {
+  if (!traits_of(config.model_type).reads_two_texts) {
     const auto models =
         std::make_shared<const TextModels>(choice, config.device, "bench", kContinuesText);
     return generator_of(models, models->first().model, models->first().store, shape);
@@ -252,7 +252,7 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
                                             /*check_files=*/false);
   const ModelTraits& traits = traits_of(config.model_type);
   const bool translates = traits.reads_two_texts, fits = traits.writes;
-  if (!fits || (!trained && config.model_type == ModelType::kRnnAttention)) {
+  if (!fits || (!trained && !traits.has_cache())) {
     fail(ErrorKind::kConfig, "[bench] --decode has no answers for task ", config.task->name,
          " and model.type ", name_of(config.model_type), fits ? " without a run." : ".");
   }

@@ -126,7 +126,7 @@ void check_model(const EvaluateArguments& arguments, const ModelFiles& files) {
   if (!arguments.text.empty()) need("evaluate --text", kModelsText);
   if (!arguments.languages.overrides.empty()) need("evaluate of languages", kTranslates);
   if (!arguments.squad.empty()) need("evaluate --squad", kFindsAnswers);
-  if (!arguments.images.empty() && !reads_images(files.config)) {
+  if (!arguments.images.empty() && !examples_of(files.config).of_images()) {
     fail(ErrorKind::kData, "[evaluate --images] expected a model of images, ", files.folder,
          " holds one of texts.");
   }
@@ -197,8 +197,7 @@ int evaluate_model(const EvaluateArguments& arguments) {
   const std::vector<CorpusSpec> corpora = corpora_of(arguments, files.config);
   files.config.languages =
       override_languages(files.config.languages, arguments.languages.overrides);
-  const Task& task = task_of(files.config);
-  const Evaluation result = task.evaluate(std::move(files), arguments.compute.device, corpora);
+  const Evaluation result = evaluate_on(std::move(files), arguments.compute.device, corpora);
   if (arguments.json) {
     std::cout << json_of(result).dump() << '\n';
   } else {

@@ -81,9 +81,9 @@ void print_parameters(const ParamStore& store, const Config& config) {
 
 // The layers that keep keys and values while they decode.
 int64_t cached_layers(const Config& config) {
-  if (config.model_type == ModelType::kEncoderDecoder) return config.model.decoder_layers;
-  if (config.model_type == ModelType::kDecoder) return config.model.num_hidden_layers;
-  return 0;
+  const ModelTraits& traits = traits_of(config.model_type);
+  if (!traits.has_cache()) return 0;
+  return traits.reads_two_texts ? config.model.decoder_layers : config.model.num_hidden_layers;
 }
 
 void print_cache(const Config& config) {
@@ -100,9 +100,9 @@ void print_shapes(const Config& config, const TokenizerPair& tokenizers) {
     fail(ErrorKind::kConfig, "[inspect] --shapes knows no batch for task ", config.task->name, '.');
   }
   const bool both_sides = traits_of(config.model_type).reads_two_texts;
-  const char* const letters = both_sides             ? "B sentences, S and T tokens of a side"
-                              : reads_images(config) ? "B images"
-                                                     : "B texts of T tokens";
+  const char* const letters = both_sides ? "B sentences, S and T tokens of a side"
+                              : examples_of(config).of_images() ? "B images"
+                                                                : "B texts of T tokens";
   fmt::print("\nshapes of a batch of {}:\n{}", letters, shapes(config, tokenizers));
 }
 
@@ -142,7 +142,7 @@ int run_inspect(const InspectArguments& arguments) {
   const ModelFiles files = read_model_files(arguments.path);
   std::cout << "checkpoint " << std::filesystem::canonical(files.folder).string() << "\n\n"
             << to_yaml(files.config) << '\n';
-  if (reads_text(files.config)) print_tokenizers(files.tokenizers);
+  if (examples_of(files.config).of_text()) print_tokenizers(files.tokenizers);
   std::cout << std::flush;
   print_model(files.config, files.tokenizers, arguments.shapes);
   return 0;

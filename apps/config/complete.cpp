@@ -5,41 +5,27 @@
 #include "nn/models/vision_transformer.h"
 
 namespace tapestry {
-bool reads_images(const Config& config) {
-  return !config.data.train.empty() && !config.data.train[0].images.empty();
-}
-
-bool reads_text(const Config& config) {
-  return !reads_images(config) && !config.task->reads_points;
-}
-
-bool reads_prompts(const Config& config) {
-  if (config.task->prompt_metrics.empty() || config.data.train.empty()) return false;
-  const CorpusSpec& first = config.data.train[0];
-  return !first.prompt.empty() || !first.answer.empty();
-}
-
-bool reads_blocks(const Config& config) {
-  return config.task->reads_blocks && config.data.rows == TextRows::kBlocks &&
-         !reads_prompts(config);
-}
 
 ModelOptions model_defaults(ModelType type) {
   return type == ModelType::kVit ? vision_transformer_defaults() : ModelOptions();
 }
 
-const std::vector<ModelType>& model_types(const Config& config) {
-  const TaskKind& task = *config.task;
-  return reads_images(config) && !task.image_models.empty() ? task.image_models : task.models;
+const TaskExamples& examples_in(const TaskKind& task, const ExampleKind& kind) {
+  return *std::ranges::find(task.examples, &kind, &TaskExamples::kind);
 }
 
-Config default_config(const TaskKind& task, bool images) {
+const std::vector<ModelType>& model_types(const Config& config) {
+  return examples_in(*config.task, examples_of(config)).models;
+}
+
+Config default_config(const TaskKind& task, const ExampleKind* examples) {
   Config config;
   config.task = &task;
-  config.model_type =
-      images && !task.image_models.empty() ? task.image_models.front() : task.models.front();
+  const TaskExamples& read =
+      examples != nullptr ? examples_in(task, *examples) : task.examples.front();
+  config.model_type = read.models.front();
   config.model = model_defaults(config.model_type);
-  if (images) config.batch.batch_size = ImageBatchOptions().batch_size;
+  if (read.kind->of_images()) config.batch.batch_size = ImageBatchOptions().batch_size;
   if (task.set_defaults != nullptr) task.set_defaults(config);
   return config;
 }
@@ -93,9 +79,10 @@ void derive(Config& config) {
   for (const CorpusSpec& corpus : config.data.train) {
     config.batch.mix.weights.push_back(corpus.weight);
   }
-  if (!reads_text(config)) config.batch.batch_type = "sentences";  // of images or points
+  const ExampleKind& examples = examples_of(config);
+  if (!examples.of_text()) config.batch.batch_type = "sentences";  // of images or points
   config.tokenizer.mask_piece = task.needs_mask_piece;
-  if (task.bind_corpus == bind_pairs) {
+  if (examples.has_targets) {
     config.tokenizer.target_normalization = config.tokenizer.normalization_of_target();
   }
   config.tokenizer.sentinels = task.sentinels;
@@ -105,7 +92,7 @@ void derive(Config& config) {
   config.schedule.max_steps = config.training.max_steps;
   config.schedule.model_size = config.model.hidden_size;
   if (config.training.metric_for_best_model.empty()) {
-    config.training.metric_for_best_model = task.metrics.front();
+    config.training.metric_for_best_model = examples_in(task, examples).metrics.front();
   }
   if (config.training.lr_metric.empty()) {
     config.training.lr_metric = config.training.metric_for_best_model;

@@ -13,7 +13,7 @@ namespace tapestry {
 Numbers numbers_of(const Config& config, ModelUse use, Device device) {
   const bool trains = use == ModelUse::kTraining;
   // A regression compares numbers that may differ in their last digits.
-  const bool may_mix = (trains || !device.is_cpu()) && !config.task->reads_points;
+  const bool may_mix = (trains || !device.is_cpu()) && !examples_of(config).of_points();
   const bool mixed = config.mixed && may_mix;
   const bool allowed = device.is_cpu() ? config.allow_bf16x3 : config.allow_tf32;
   const Precision faster = device.is_cpu() ? Precision::kBf16x3 : Precision::kTf32;
@@ -103,9 +103,8 @@ void bind_config(ConfigSection& s, Config& config) {
       "Run, checkpoint, Hugging Face or PEFT folder whose tokenizer and parameters a new run "
       "starts from; without a section `model` the run has its model, too.");
   s.section("data", kData, [&](ConfigSection& inner) { bind_data(inner, config); });
-  s.section_if(reads_text(config),
-               reads_images(config) ? "with images" : concat("with task: ", config.task->name),
-               "tokenizer", "How text becomes tokens.",
+  s.section_if(examples_of(config).of_text(), condition_of(config), "tokenizer",
+               "How text becomes tokens.",
                [&](ConfigSection& inner) { bind_tokenizer(inner, config); });
   s.section("model", "The model.", [&](ConfigSection& inner) { bind_model(inner, config); });
   s.section("training", "How it is trained.",
@@ -152,7 +151,7 @@ Config defaults_for(const ConfigNode& root) {
     s.section("data", kData, [&](ConfigSection& inner) { bind_data(inner, kind); });
   };
   read_config(root, bind, {.check_files = false, .complain = false});
-  return default_config(*kind.task, reads_images(kind));
+  return default_config(*kind.task, &examples_of(kind));
 }
 
 /// The resolved tree of a config: the result of binding it to an empty file.
@@ -222,7 +221,7 @@ void begin_with(const Config& before, const ConfigNode& root, Config& config) {
   config.model_type = before.model_type;
   config.model = before.model;
   config.model.recompute = recompute;
-  if (!reads_prompts(config)) config.model.prefix_lm = false;
+  if (!examples_of(config).prompted) config.model.prefix_lm = false;
   // An example is no longer than the positions that it learnt.
   const int64_t longest = config.model.longest_sequence();
   config.data.block_size = std::min(config.data.block_size, longest);

@@ -28,9 +28,6 @@
 
 namespace tapestry {
 
-/// The rows of a language model: blocks of joined documents, or single documents.
-enum class TextRows { kBlocks, kDocuments };
-
 struct DataOptions {
   std::vector<CorpusSpec> train;
   std::vector<CorpusSpec> valid;  ///< empty: no validation
@@ -143,18 +140,9 @@ struct Config {
   AnswerOptions answers;
 };
 
-/// True if the corpora are images, not texts.
-bool reads_images(const Config& config);
-/// True if they are texts, so that there is a tokenizer.
-bool reads_text(const Config& config);
-/// True if they are prompts with answers.
-bool reads_prompts(const Config& config);
-/// True if examples are blocks of a stream of tokens: neither prompts nor single documents.
-bool reads_blocks(const Config& config);
-
-/// The defaults of a task, with `images` of one that reads images. A Config that is filled in C++
-/// starts with these and ends with complete().
-Config default_config(const TaskKind& task, bool images = false);
+/// The defaults of a task, by default for the first examples that it has. A Config that is filled
+/// in C++ starts with these and ends with complete().
+Config default_config(const TaskKind& task, const ExampleKind* examples = nullptr);
 
 /// Sets everything that follows from other members: the schedule's max_steps and model_size, the
 /// pieces that the task needs of a tokenizer, the batches' seed, ... Throws one Error(kConfig) that

@@ -177,7 +177,7 @@ const std::vector<KeyFamily>& key_families() {
   static const std::vector<KeyFamily> families = [] {
     std::vector<KeyFamily> all;
     for (const TaskKind* task : task_kinds()) {
-      const bool images = !task->image_models.empty();
+      const bool images = task->reads(Medium::kImages);
       all.push_back(family_of(concat(task->name, images ? " of texts" : ""), *task, kEmptyCorpus));
       if (images) all.push_back(family_of(concat(task->name, " of images"), *task, kImageProbe));
     }

@@ -246,7 +246,12 @@ std::string key_reference_markdown() {
       "of this folder are configs to start from.\n\n"
       "A key that a task does not know, or that has no effect beside the others, is an error. "
       "Paths of data start at the\nfolder of the config file, `output_dir` and `init_from` at the "
-      "working directory.\n";
+      "working directory.\n\n"
+      "Three keys cut an update into parts. `training.gradient_accumulation_steps`: an update adds "
+      "up the gradients of so many\nbatches, which belongs to the recipe. `training.splits`: a "
+      "batch goes through the model in so many parts, by rows, which\nsaves memory and changes "
+      "nothing but the rounding. `distributed.parts`: the batches of an update are dealt out to "
+      "ranks;\nthe bits depend on the parts, not on the ranks.\n";
   for_each_section([&](const KeyEntry* section, const std::vector<const KeyEntry*>& keys) {
     if (section == nullptr) {
       text += "\n## Top level\n\n";

@@ -50,18 +50,14 @@ class Rules {
 
 void check_corpora(Rules& rules, const std::string& key, const std::vector<CorpusSpec>& corpora,
                    const Config& config) {
-  const bool images = reads_images(config), prompts = reads_prompts(config);
+  const ExampleKind& kind = examples_of(config);
   for (size_t i = 0; i < corpora.size(); ++i) {
     const std::string name = corpora.size() == 1 ? key : concat(key, '.', i);
     const Names keys = {{"range_begin", name + ".range"}, {"range_end", name + ".range"}};
     rules.of(name, {}, keys, [&](const OptionReport& report) {
       corpora[i].validate(report);
-      report.expect(!images || !corpora[i].images.empty(), "",
-                    "must be of images, as the first of data.train is.");
-      if (config.task->prompt_metrics.empty()) return;
-      report.expect(prompts == (corpora[i].kind() == CorpusSpec::Kind::kPrompted), "",
-                    "must be of ", prompts ? "prompts with answers" : "text",
-                    ", as the first of data.train is.");
+      report.expect(&examples_of(*config.task, &corpora[i], config.data.rows) == &kind, "",
+                    "must be of ", kind.name, ", as the first of data.train is.");
     });
   }
 }
@@ -123,7 +119,7 @@ void check_image(Rules& rules, const ImageFormat& image) {
 
 /// The key that limits the length of an example, and its value.
 std::pair<const char*, int64_t> longest_example(const Config& config) {
-  if (reads_blocks(config)) return {"data.block_size", config.data.block_size};
+  if (examples_of(config).joined) return {"data.block_size", config.data.block_size};
   return {"data.max_length", config.data.corpus.max_length};
 }
 
@@ -149,7 +145,7 @@ void check_model(Rules& rules, const Config& config) {
       validate_patches(model.patch_size, size.height, size.width, report);
     });
   }
-  if (!reads_text(config)) return;
+  if (!examples_of(config).of_text()) return;
   rules.of("model", {"data"}, {}, [&](const OptionReport& report) {
     const auto [key, longest] = longest_example(config);
     report.expect(longest <= model.longest_sequence(), "max_position_embeddings",
@@ -182,7 +178,7 @@ void check_languages(Rules& rules, const Config& config) {
   });
 }
 
-void check_training(Rules& rules, const Config& config) {
+void check_optimizer(Rules& rules, const Config& config) {
   const TrainingOptions& training = config.training;
   rules.of("training.optimizer", {}, {}, [&](const OptionReport& report) {
     validate(config.optimizer, report);
@@ -191,6 +187,10 @@ void check_training(Rules& rules, const Config& config) {
     report.expect(decays || training.decay_exclude.empty(), "decay_exclude",
                   "needs a weight_decay, got 0.");
   });
+}
+
+void check_schedule(Rules& rules, const Config& config) {
+  const TrainingOptions& training = config.training;
   rules.of("training", {}, {}, [&](const OptionReport& report) {
     report.expect(training.max_steps >= 1 || training.num_train_epochs > 0, "max_steps",
                   "must be at least 1 without num_train_epochs, got ", training.max_steps, '.');
@@ -213,8 +213,7 @@ void check_training(Rules& rules, const Config& config) {
                schedule.max_steps = kEndless;
              validate(schedule, config.learning_rate, report);
            });
-  const bool plateau = config.schedule.type == ScheduleType::kReduceOnPlateau;
-  if (plateau) {
+  if (config.schedule.type == ScheduleType::kReduceOnPlateau) {
     rules.of("training", {},
              {{"factor", "training.lr_factor"},
               {"patience", "training.lr_patience"},
@@ -222,6 +221,11 @@ void check_training(Rules& rules, const Config& config) {
               {"cooldown", "training.lr_cooldown"}},
              [&](const OptionReport& report) { validate(config.plateau, report); });
   }
+}
+
+// The metrics that tell the best checkpoint, and those of a validation that decides something.
+void check_measures(Rules& rules, const Config& config) {
+  const TrainingOptions& training = config.training;
   rules.of("training", {"data"}, {}, [&](const OptionReport& report) {
     const auto [key, longest] = longest_example(config);
     report.expect(config.batch.batch_type != "tokens" || config.batch.batch_size >= longest,
@@ -234,13 +238,13 @@ void check_training(Rules& rules, const Config& config) {
       const bool is_extra = metric != "bleu" && metric != "chrf" && find_metric(metric) != nullptr;
       report.expect(!is_extra || std::count(extra.begin(), extra.end(), metric) > 0, key,
                     "needs itself in evaluation.extra_metrics, got '", metric, "'.");
-      const bool of_numbers = config.task->reads_points && !config.data.train.empty() &&
+      const bool of_numbers = examples_of(config).of_points() && !config.data.train.empty() &&
                               config.data.train.front().class_column.empty();
       report.expect(!of_numbers || metric != "accuracy", key,
                     "needs a class_column of the points, got '", metric, "'.");
     };
     is_measured("metric_for_best_model", training.metric_for_best_model);
-    if (plateau) {
+    if (config.schedule.type == ScheduleType::kReduceOnPlateau) {
       is_measured("lr_metric", training.lr_metric);
       report.expect(!config.data.valid.empty(), "lr_scheduler_type",
                     "reduce_lr_on_plateau needs a validation set, got no 'data.valid'.");
@@ -275,7 +279,7 @@ void check_distributed(Rules& rules, const Config& config) {
 
 void check_rules(const Config& config, const KeyReport& report) {
   Rules rules(report);
-  const bool images = reads_images(config);
+  const bool images = examples_of(config).of_images();
   rules.of("data", {}, {}, [&](const OptionReport& report) {
     report.expect(!config.data.train.empty(), "train", "must name a corpus, got none.");
   });
@@ -292,7 +296,7 @@ void check_rules(const Config& config, const KeyReport& report) {
            [&](const OptionReport& report) { config.batch.mix.validate(report); });
   check_labels(rules, config.data.labels);
   if (images) check_image(rules, config.data.image);
-  if (reads_text(config)) {
+  if (examples_of(config).of_text()) {
     rules.of("tokenizer", {}, {},
              [&](const OptionReport& report) { config.tokenizer.validate(report); });
   }
@@ -305,7 +309,9 @@ void check_rules(const Config& config, const KeyReport& report) {
              [&](const OptionReport& report) { config.denoising.validate(report); });
   }
   check_model(rules, config);
-  check_training(rules, config);
+  check_optimizer(rules, config);
+  check_schedule(rules, config);
+  check_measures(rules, config);
   check_distributed(rules, config);
   check_evaluation(rules, config.evaluation);
   if (report.is_new) check_languages(rules, config);

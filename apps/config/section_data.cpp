@@ -11,16 +11,16 @@ void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const 
                   std::vector<CorpusSpec>& corpora) {
   s.section_list(key, corpora, meaning, [&](ConfigSection& c, CorpusSpec& corpus) {
     bind_corpus(c, task, corpus);
-    const bool texts = !task.reads_points && corpus.images.empty();
+    const ExampleKind& kind = examples_of(task, &corpus, TextRows::kBlocks);
     const bool trains = std::string(key) == "train";
-    c.read_if(trains && texts,
+    c.read_if(trains && kind.of_text(),
               trains ? "with images or points"
                      : concat("in data.", key, ", whose examples all come once"),
               "weight", corpus.weight,
               "Share of this corpus in an epoch, in proportion to the weights of the others in the "
               "list, whatever their sizes; 0 for all: every example comes once in an epoch.",
               between(0, MixOptions::kLargestWeight));
-    if (task.bind_corpus != bind_pairs) return;
+    if (!kind.has_targets) return;
     const auto why = [&](const std::string& without) {
       return trains ? concat("without ", without)
                     : concat("in data.", key, ", whose pairs all count the same");
@@ -298,57 +298,45 @@ void bind_data(ConfigSection& s, Config& config) {
                "The corpus that is measured once, at the end of the training, with the best "
                "checkpoint. It has the keys of data.train.",
                *config.task, data.test);
-  const bool prompts = reads_prompts(config), images = reads_images(config);
-  if (images) bind_image_data(s, config);
-  const bool texts = reads_text(config);
-  const std::string with_task = concat("with task: ", config.task->name);
-  const bool of_documents = config.task->reads_blocks && !prompts;
-  s.read_choice_if(of_documents, prompts ? "with prompts" : with_task, "rows", data.rows,
+  const std::string condition = condition_of(config);
+  if (examples_of(config).of_images()) bind_image_data(s, config);
+  s.read_choice_if(examples_of(config).has_documents, condition, "rows", data.rows,
                    {{"blocks", TextRows::kBlocks}, {"documents", TextRows::kDocuments}},
                    "blocks: documents are joined, and cut into blocks of block_size. documents: "
                    "each is a row of its own that sees no other one (line_by_line, or training "
                    "without packing, elsewhere); see max_length and overlong.");
-  const bool blocks = reads_blocks(config);
-  const std::string why = images         ? "with images"
-                          : !texts       ? with_task
-                          : prompts      ? "with prompts; see max_length"
-                          : blocks       ? concat(with_task, "; see block_size, or rows: documents")
-                          : of_documents ? "with rows: documents; see max_length"
-                                         : concat(with_task, "; see max_length");
-  s.read_if(blocks, why, "block_size", data.block_size,
+  const ExampleKind& kind = examples_of(config);  // rows are a part of it
+  const bool texts = kind.of_text();
+  const std::string why = !texts        ? condition
+                          : kind.joined ? concat(condition, "; see block_size, or rows: documents")
+                          : kind.has_documents ? "with rows: documents; see max_length"
+                                               : concat(condition, "; see max_length");
+  s.read_if(kind.joined, why, "block_size", data.block_size,
             "Length of a training example in tokens: the text is cut into blocks of it.",
             between(2, double(BlockOptions::kLongest)));
-  const std::string without_text = images ? "with images" : with_task;
-  s.read_if(texts, without_text, "cache", data.cache,
+  s.read_if(texts, condition, "cache", data.cache,
             "Keeps the token ids in a file, so that the next start need not encode the text.");
-  s.read_optional_path_if(texts && data.cache, texts ? "without cache" : without_text, "cache_dir",
+  s.read_optional_path_if(texts && data.cache, texts ? "without cache" : condition, "cache_dir",
                           data.cache_dir,
                           "Folder for these files, which all runs in it share and nobody deletes; "
                           "without it they are in output_dir.");
-  s.read_if(texts, without_text, "sampling_temperature", config.batch.mix.temperature,
+  s.read_if(texts, condition, "sampling_temperature", config.batch.mix.temperature,
             "T: the share of a corpus of n examples (blocks, where texts are cut into them) in an "
             "epoch is in proportion to n^(1/T), so that small ones come more often; 0: every "
             "example comes once.",
             between(0, MixOptions::kLargestTemperature));
-  // The shortest row. Questions: bos, a token of each and two eos; classes: bos, a token and eos;
-  // prompts: eos, a prompt and an answer; pairs: a token and eos.
-  const double shortest = config.task->has_questions            ? 5
-                          : config.task->has_classes || prompts ? 3
-                                                                : 2;
-  s.read_if(!blocks && texts, why, "max_length", data.corpus.max_length,
+  s.read_if(!kind.joined && texts, why, "max_length", data.corpus.max_length,
             "Longest side of an example in tokens, its begin and end included.",
-            between(shortest, double(BlockOptions::kLongest)));
-  s.read_choice_if(!blocks && texts, why, "overlong", data.corpus.overlong,
+            between(double(kind.shortest), double(BlockOptions::kLongest)));
+  s.read_choice_if(!kind.joined && texts, why, "overlong", data.corpus.overlong,
                    names(CorpusOptions::kOverlong),
                    "What happens to a longer example: it is left out, cut, or an error.");
   s.read_if(
-      config.task->has_questions, concat("with task: ", config.task->name), "doc_stride",
-      data.doc_stride,
+      kind.in_windows, concat("with task: ", config.task->name), "doc_stride", data.doc_stride,
       "A context that is too long for max_length is read in windows; each begins so many tokens "
       "behind the one before.",
       between(1, double(BlockOptions::kLongest)));
-  s.read_if(config.task->has_classes, concat("with task: ", config.task->name), "labels",
-            data.labels,
+  s.read_if(kind.has_classes, concat("with task: ", config.task->name), "labels", data.labels,
             "The classes, in the order of the model's outputs; empty: those found in the data.");
 }
 

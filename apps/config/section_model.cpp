@@ -218,14 +218,15 @@ void bind_transformer(ConfigSection& s, Config& config) {
   ModelOptions& model = config.model;
   const ModelType type = config.model_type;
   const bool applies = traits_of(type).has_attention;
-  const bool images = reads_images(config);
+  const bool images = examples_of(config).of_images();
   const std::string why = concat("with type: ", name_of(type));
   const TransformerKeys keys{s, model, applies, why};
-  bind_heads(keys, reads_prompts(config));
+  bind_heads(keys, examples_of(config).prompted);
   bind_layers(keys);
   bind_attention(keys);
   bind_positions(keys);
-  s.read_if(reads_text(config), why, "max_position_embeddings", model.max_position_embeddings,
+  s.read_if(examples_of(config).of_text(), why, "max_position_embeddings",
+            model.max_position_embeddings,
             "Tokens of the longest sequence. Learned positions end there. Others go on to longer "
             "ones: then it only ends a text that is generated without max_new_tokens.",
             between(1, double(BlockOptions::kLongest)));
@@ -287,9 +288,9 @@ void bind_type(ConfigSection& s, Config& config) {
                 "Transformer (vit), softmax regression (linear), or Nadaraya-Watson regression "
                 "(attention_pooling).",
                 concat("with task: ", config.task->name,
-                       config.task->image_models.empty() ? ""
-                       : reads_images(config)            ? " of images"
-                                                         : " of texts"));
+                       !config.task->reads(Medium::kImages) ? ""
+                       : examples_of(config).of_images()    ? " of images"
+                                                            : " of texts"));
   if (config.model_type != before) config.model = model_defaults(config.model_type);
 }
 
@@ -299,10 +300,11 @@ void bind_model(ConfigSection& s, Config& config) {
   bind_type(s, config);
   ModelOptions& model = config.model;
   const TaskKind& task = *config.task;
-  const bool both = task.models.front() == ModelType::kEncoderDecoder;
-  const bool images = reads_images(config), linear = config.model_type == ModelType::kLinear;
+  const bool both = model_types(config).front() == ModelType::kEncoderDecoder;
+  const bool images = examples_of(config).of_images(),
+             linear = config.model_type == ModelType::kLinear;
   const bool pooling = config.model_type == ModelType::kAttentionPooling;
-  const bool wide = !linear && !pooling, words = reads_text(config);
+  const bool wide = !linear && !pooling, words = examples_of(config).of_text();
   const std::string with_task = concat("with task: ", task.name);
   const std::string with_type = concat("with type: ", name_of(config.model_type));
   s.read_if(wide, with_type, "hidden_size", model.hidden_size,

@@ -168,7 +168,7 @@ void bind_plateau(ConfigSection& s, Config& config,
 // Keys that keep a run inside its memory, and that record why an update went wrong.
 void bind_memory_and_flight(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
-  const bool points = config.task->reads_points;
+  const bool points = examples_of(config).of_points();
   const bool batch_norm = config.model.norm == NormKind::kBatch;
   const std::string why = points ? "with task: regression" : "with model.norm: batchnorm";
   s.read_if(
@@ -200,15 +200,14 @@ void bind_memory_and_flight(ConfigSection& s, Config& config) {
          between(0, 1 << 20));
 }
 
-}  // namespace
-
-void bind_training(ConfigSection& s, Config& config) {
+// The size of an update, and the end of the run.
+void bind_length(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
-  const bool points = config.task->reads_points;
+  const bool points = examples_of(config).of_points();
   const std::string with_task = concat("with task: ", config.task->name);
-  s.read_choice_if(reads_text(config), points ? with_task : "with images: batch_size counts them",
-                   "batch_type", config.batch.batch_type, names(BatchOptions::kTypes),
-                   "What batch_size counts.");
+  s.read_choice_if(examples_of(config).of_text(),
+                   points ? with_task : "with images: batch_size counts them", "batch_type",
+                   config.batch.batch_type, names(BatchOptions::kTypes), "What batch_size counts.");
   s.read("batch_size", config.batch.batch_size,
          "Size of a batch: tokens with padding, of the longer side; or sentences; or images; or "
          "points.",
@@ -224,10 +223,16 @@ void bind_training(ConfigSection& s, Config& config) {
          between(0, 1e9));
   s.read("max_hours", training.max_hours,
          "Saves and stops after so many hours of computing; 0: no limit.", at_least(0));
+}
+
+// What an update is made of.
+void bind_update(ConfigSection& s, Config& config) {
+  TrainingOptions& training = config.training;
   s.section("optimizer", "How an update follows from the gradients.",
             [&](ConfigSection& o) { bind_optimizer(o, config); });
   bind_schedule(s, config);
-  s.read_if(!points, with_task, "label_smoothing", training.label_smoothing,
+  s.read_if(!examples_of(config).of_points(), concat("with task: ", config.task->name),
+            "label_smoothing", training.label_smoothing,
             "Probability that the loss spreads over the whole vocabulary.", from_up_to_below(0, 1));
   s.read("max_grad_norm", training.max_grad_norm,
          "Scales all gradients down to this norm together; 0: off.", at_least(0));
@@ -237,6 +242,13 @@ void bind_training(ConfigSection& s, Config& config) {
          "Decay of an average of the weights, which is validated and used in place of them; 0: "
          "off.",
          from_up_to_below(0, 1));
+}
+
+// What is logged, validated and kept, and what ends a run early.
+void bind_reports(ConfigSection& s, Config& config) {
+  TrainingOptions& training = config.training;
+  const bool points = examples_of(config).of_points();
+  const std::string with_task = concat("with task: ", config.task->name);
   s.read("logging_steps", training.logging_steps, "Updates from one line of the log to the next.",
          at_least(1));
   s.read("eval_steps", training.eval_steps,
@@ -265,9 +277,8 @@ void bind_training(ConfigSection& s, Config& config) {
       "count. 0: never.",
       between(0, 1 << 30));
   std::vector<ConfigChoice<std::string>> metrics;
-  for (const char* metric : config.task->metrics) metrics.push_back({metric, metric});
-  if (reads_prompts(config)) {
-    for (const char* metric : config.task->prompt_metrics) metrics.push_back({metric, metric});
+  for (const char* metric : examples_in(*config.task, examples_of(config)).metrics) {
+    metrics.push_back({metric, metric});
   }
   s.read_choice("metric_for_best_model", training.metric_for_best_model, metrics,
                 "The metric of the validation that tells the best checkpoint.");
@@ -281,9 +292,18 @@ void bind_training(ConfigSection& s, Config& config) {
       s.complain("report_to", "'training.report_to': expected tensorboard, got '", name, "'.");
     }
   }
+}
+
+}  // namespace
+
+void bind_training(ConfigSection& s, Config& config) {
+  TrainingOptions& training = config.training;
+  bind_length(s, config);
+  bind_update(s, config);
+  bind_reports(s, config);
   s.read("freeze", training.freeze,
          "Names of parameters that do not learn; * stands for any characters.");
-  if (!points) {
+  if (!examples_of(config).of_points()) {
     s.section("lora",
               "Low-rank adapters (LoRA): the model stays as it is, usually one of init_from, and "
               "small matrices beside its own learn.",

@@ -74,6 +74,8 @@ Config read_tree(const ConfigNode& root, ConfigReadOptions options,
                  std::vector<ConfigProblem> problems = {},
                  const std::function<void(Config&)>& begin = {});
 
+/// What a task does with one of its kinds of examples.
+const TaskExamples& examples_in(const TaskKind& task, const ExampleKind& kind);
 /// The model types that a config's task trains on its data, first the default.
 const std::vector<ModelType>& model_types(const Config& config);
 ModelOptions model_defaults(ModelType type);

@@ -37,6 +37,11 @@ const ModelTraits& traits_of(ModelType type) {
   return *std::ranges::find(kModels, type, &ModelTraits::type);
 }
 
+bool TaskKind::reads(Medium medium) const {
+  return std::ranges::any_of(examples,
+                             [&](const TaskExamples& one) { return one.kind->medium == medium; });
+}
+
 const TaskKind* find_task(std::string_view name) {
   for (const TaskKind* kind : task_kinds()) {
     if (kind->name == name) return kind;

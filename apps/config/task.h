@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/config/examples.h"
+
 namespace tapestry {
 
 class ConfigSection;
@@ -31,6 +33,9 @@ struct ModelTraits {
   bool writes = false;           ///< text, token by token
   bool has_attention = false;    ///< layers of it, with heads and positions
   bool recomputes = false;       ///< knows training.recompute
+
+  /// A Transformer that reads its own tokens one by one: decoding keeps keys and values.
+  bool has_cache() const { return writes && has_attention; }
 };
 const ModelTraits& traits_of(ModelType type);
 inline const char* name_of(ModelType type) { return traits_of(type).name; }
@@ -54,26 +59,28 @@ struct TaskSection {
   void (*bind)(ConfigSection& section, Config& config);
 };
 
+/// Examples that a task trains on.
+struct TaskExamples {
+  const ExampleKind* kind;
+  std::vector<ModelType> models;     ///< that read them, first the default
+  std::vector<const char*> metrics;  ///< of validation; the first tells the best model
+};
+
 struct TaskKind {
-  const char* name;                          ///< as in a config
-  unsigned abilities;                        ///< of its models: Ability, joined by |
-  std::vector<ModelType> models = {};        ///< that it trains, first the default
-  std::vector<ModelType> image_models = {};  ///< likewise, where the corpora are images
-  std::vector<const char*> metrics;          ///< of validation; the first one tells the best model
-  /// More metrics, if the corpora are prompts with answers; empty: the task reads no prompts.
-  std::vector<const char*> prompt_metrics = {};
+  const char* name;                  ///< as in a config
+  unsigned abilities;                ///< of its models: Ability, joined by |
+  std::vector<const char*> metrics;  ///< of validation, whatever the examples
+  /// Binds the keys of a corpus, of any kind of examples that the task has.
   void (*bind_corpus)(ConfigSection& section, CorpusSpec& corpus);
-  std::vector<TaskSection> sections = {};  ///< besides data, tokenizer, model and training
-  bool reads_blocks = false;               ///< of text: blocks of a stream of tokens, not lines
-  bool has_classes = false;                ///< reads data.labels
-  bool has_questions = false;              ///< reads questions about contexts, in windows
-  bool reads_points = false;               ///< examples are points, not texts: no tokenizer
-  bool validates_by_search = false;        ///< translates its validation set
-  bool needs_mask_piece = false;           ///< the tokenizer has a piece for the mask ...
-  int64_t sentinels = 0;                   ///< ... and pieces for this many gaps
+  std::vector<TaskSection> sections = {};          ///< besides data, tokenizer, model and training
+  bool validates_by_search = false;                ///< translates its validation set
+  bool needs_mask_piece = false;                   ///< the tokenizer has a piece for the mask ...
+  int64_t sentinels = 0;                           ///< ... and pieces for this many gaps
   void (*set_defaults)(Config& config) = nullptr;  ///< sets defaults that differ from Config's own
+  std::vector<TaskExamples> examples = {};         ///< first the default; of the rows of a Task
 
   bool can(Ability ability) const { return (abilities & ability) != 0; }
+  bool reads(Medium medium) const;
 };
 
 /// Every task, in the order in which messages name them. The first is a config's default.

@@ -100,8 +100,10 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
     if (value == Json::parse(fixed.value)) continue;
     reasons.push_back(concat(fixed.key, " is ", value.dump(), ", Tapestry has ", fixed.value));
   }
-  for (const auto& [key, value] : flat_keys(default_config(*find_task(architecture.classes[0].task),
-                                                           architecture.type == ModelType::kVit))) {
+  const bool images = architecture.type == ModelType::kVit;
+  const Config usual =
+      default_config(*find_task(architecture.classes[0].task), images ? &kImageExamples : nullptr);
+  for (const auto& [key, value] : flat_keys(usual)) {
     if (!key.starts_with(kModel)) continue;
     const std::string ours = key.substr(kModel.size());
     const OffOption* const off = off_option(ours);
@@ -260,7 +262,7 @@ void add_unread_keys(const Architecture& architecture, const Config& config, con
   const auto ours = meaning(theirs);
   for (const auto& [key, value] : came.items()) {
     if (theirs.contains(key) || kOfTheFile.contains(key)) continue;
-    if (config.task->has_classes && kOfClasses.contains(key)) continue;
+    if (examples_of(config).has_classes && kOfClasses.contains(key)) continue;
     Json with = theirs;
     with[key] = value;
     if (meaning(with) == ours) theirs = std::move(with);

@@ -20,7 +20,7 @@ std::string text_of(const Json& json) { return json.dump(2) + "\n"; }
 
 Reasons all_misfits(const Architecture& architecture, const ModelFiles& model) {
   Reasons reasons = misfits(architecture, exported_facts(architecture, model).config);
-  if (architecture.counts_from_padding && reads_text(model.config) &&
+  if (architecture.counts_from_padding && examples_of(model.config).of_text() &&
       special_ids(*model.tokenizers.target).pad != 1) {
     reasons.push_back(concat("positions of a ", architecture.name,
                              " are counted from its padding, which must have the id 1"));
@@ -77,7 +77,7 @@ const Architecture& choose(const ModelFiles& model, const std::string& name) {
 }
 
 void add_ids(const Architecture& architecture, const ModelFiles& model, Json& config) {
-  if (!reads_text(model.config)) return;
+  if (!examples_of(model.config).of_text()) return;
   const SpecialIds ids = special_ids(*model.tokenizers.target);
   const auto number = [](std::optional<int32_t> id) { return id ? Json(*id) : Json(); };
   config["vocab_size"] = model.tokenizers.source->vocab_size();
@@ -109,7 +109,7 @@ void add_ids(const Architecture& architecture, const ModelFiles& model, Json& co
 }
 
 void add_classes(const Config& config, Json& theirs) {
-  if (!config.task->has_classes) return;
+  if (!examples_of(config).has_classes) return;
   Json names = Json::object(), ids = Json::object();
   for (size_t i = 0; i < config.data.labels.size(); ++i) {
     names[std::to_string(i)] = config.data.labels[i];
@@ -256,7 +256,7 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
   add_came_with(architecture, model, config);
 
   CheckpointContent files;
-  if (reads_images(model.config)) {
+  if (examples_of(model.config).of_images()) {
     const ImageFormat& format = model.config.data.image;
     add_image_size(format.size, config);
     files[kPreprocessorFile] =

@@ -136,7 +136,7 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
   const Json positions = model.value("max_position_embeddings", Json());
   if (positions.is_number_integer()) {
     const auto most = positions.get<int64_t>();
-    const bool blocks = find_task(task)->reads_blocks;
+    const bool blocks = find_task(task)->examples.front().kind->joined;
     const int64_t usual = blocks ? DataOptions().block_size : CorpusOptions().max_length;
     int64_t longest = std::min(usual, most);
     // Their classifiers read what has a position, and their answers are looked for in windows of

@@ -200,7 +200,7 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   const std::string folder = adapted ? base_of_adapters(path, base) : path;
   ImportedFolder imported{adapted ? import_adapted_model(path, folder) : import_model(folder), {}};
   ImportedModel& model = imported.model;
-  if (!reads_text(model.config)) {
+  if (!examples_of(model.config).of_text()) {
     imported.tokenizers.came_with = texts_of(folder, {kConfigFile, kPreprocessorFile});
     return imported;
   }

@@ -46,7 +46,7 @@ Json task_type(const Config& config) {
   const std::string task = config.task->name;
   if (task == "clm") return "CAUSAL_LM";
   if (task == "translation") return "SEQ_2_SEQ_LM";
-  if (task == "classification" && reads_text(config)) return "SEQ_CLS";
+  if (task == "classification" && examples_of(config).of_text()) return "SEQ_CLS";
   return nullptr;
 }
 

@@ -140,7 +140,8 @@ int64_t available_on_machine() {
 
 // True if the config itself determines the size of a batch.
 bool knows_batches(const Config& config) {
-  return !reads_text(config) || reads_blocks(config) || config.batch.batch_type == "tokens";
+  return !examples_of(config).of_text() || examples_of(config).joined ||
+         config.batch.batch_type == "tokens";
 }
 
 bool can_recompute(const Config& config) { return traits_of(config.model_type).recomputes; }
@@ -218,7 +219,7 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
       static_cast<double>(2 * plan.gradients + 2 * plan.optimizer + 2 * plan.weights);
   training.loss(batches_of(config).front(), {});  // as a validation does
   std::optional<PackedScope> packed_weights;
-  const bool searches = config.task->validates_by_search || reads_prompts(config);
+  const bool searches = config.task->validates_by_search || examples_of(config).prompted;
   if (searches && !plan.on_gpu) packed_weights = packed_for_search(config, store);
   const MemoryStats gpu = dry.device_memory();
   plan.tensors = plan.on_gpu ? gpu.peak_bytes : dry.resident_bytes();
@@ -296,7 +297,7 @@ std::optional<MemoryShortage> memory_shortage(const Config& config,
   const int64_t fixed = plan->weights + plan->gradients + plan->optimizer + plan->averages;
   // Only image data has a known size.
   const int64_t known =
-      plan->still_needed() - (plan->on_gpu || reads_images(config) ? 0 : plan->data);
+      plan->still_needed() - (plan->on_gpu || examples_of(config).of_images() ? 0 : plan->data);
   return MemoryShortage{concat("[plan] the training needs ", bytes_text(plan->still_needed()), ", ",
                                bytes_text(free.bytes), " are free on ", free.limit, others, '.'),
                         (knows_batches(config) && known > free.bytes) || fixed > free.bytes};

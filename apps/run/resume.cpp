@@ -286,11 +286,12 @@ Resume::Resume(const std::vector<std::string>& facts)
 
 void Resume::go_on(Checkpoint checkpoint, Config& config) {
   goes_on_ = true;
-  if (const auto files = tokenizer_files(checkpoint); reads_text(config) || !files.empty()) {
+  if (const auto files = tokenizer_files(checkpoint);
+      examples_of(config).of_text() || !files.empty()) {
     tokenizers_ = load_tokenizers(files);
   }
   const Config before = config_of(checkpoint);
-  if (config.task->has_classes) keep_classes(before.data, config);
+  if (examples_of(config).has_classes) keep_classes(before.data, config);
   // A run from before the key keeps its tokenizer.
   if (before.one_normalization && config.tokenizer.target_normalization ==
                                       default_config(*config.task).tokenizer.target_normalization) {
@@ -304,7 +305,8 @@ void Resume::go_on(Checkpoint checkpoint, Config& config) {
     config.model.recompute = before.model.recompute;
     keeps_budget_ = true;
   }
-  if (!config.init_from.empty() && reads_text(config) && !same_tokenizer(before, config)) {
+  if (!config.init_from.empty() && examples_of(config).of_text() &&
+      !same_tokenizer(before, config)) {
     keep_tokenizer(before, checkpoint.folder(), config);
   }
   changes_ = changes_between(before, config);

@@ -84,7 +84,7 @@ void share_start(Ranks& ranks, Config& config, std::unique_ptr<Resume>& resume,
   if (ranks.is_alone()) return;
   std::vector<std::string> facts;
   if (ranks.is_first()) {
-    if (reads_text(config)) {
+    if (examples_of(config).of_text()) {
       resume->use(settle_tokenizers(config, resume->tokenizers(), report));
     }
     facts = resume->facts();

@@ -46,6 +46,7 @@ std::string label_of(const Tensor& labels, int64_t row, const std::vector<std::s
 // learn from it (classes, image format) into the config, which the checkpoint keeps.
 
 struct TextData {
+  static constexpr const char* kUnit = "texts";
   using Corpus = LabelledCorpus;
   using Batches = LabelledBatches;
   using Model = TextClassifier;
@@ -96,6 +97,7 @@ struct TextData {
 };
 
 struct ImageData {
+  static constexpr const char* kUnit = "images";
   using Corpus = ImageCorpus;
   using Batches = ImageBatches;
   using Model = ImageModel;
@@ -227,7 +229,7 @@ std::map<std::string, double> measure_with_confusion(const typename Data::Model&
 
 template <class Data>
 Evaluation evaluate_kind(ModelFiles files, const std::string& device,
-                         const std::vector<CorpusSpec>& corpora, const char* unit) {
+                         const std::vector<CorpusSpec>& corpora) {
   const auto model = Data::Model::load(std::move(files), device, "evaluate", kClassifies);
   const auto corpus = Data::load_held_out(model->config, corpora, model->tokenizers);
   if constexpr (requires { corpus.counts; }) warn_of_dropped(corpus.counts);
@@ -252,7 +254,7 @@ Evaluation evaluate_kind(ModelFiles files, const std::string& device,
       result.add_percent(concat("top_", k, "_accuracy"), counts.top_k_accuracy(k));
     }
   }
-  result.add_count(unit, corpus.size());
+  result.add_count(Data::kUnit, corpus.size());
   return result;
 }
 
@@ -300,31 +302,20 @@ struct ClassKind {
   OfHeldOut<Corpus> held_out;
 };
 
-std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
-                                   const TaskPlace& place, const Report& report) {
-  const auto make_with = reads_images(config) ? make_supervised<ClassKind<ImageData>>
-                                              : make_supervised<ClassKind<TextData>>;
-  return make_with(config, std::move(tokenizers), place, report);
-}
-
-Evaluation evaluate(ModelFiles files, const std::string& device,
-                    const std::vector<CorpusSpec>& corpora) {
-  if (reads_images(files.config)) {
-    return evaluate_kind<ImageData>(std::move(files), device, corpora, "images");
-  }
-  return evaluate_kind<TextData>(std::move(files), device, corpora, "texts");
-}
-
 }  // namespace
 
 extern const Task kClassification({.name = "classification",
                                    .abilities = kClassifies,
                                    .metrics = {"accuracy", "nll", "loss"},
-                                   .bind_corpus = bind_labelled,
-                                   .has_classes = true},
-                                  {&kTextClassifierModel, &kVisionTransformerModel,
-                                   &kLinearClassifierModel},
-                                  make, evaluate);
+                                   .bind_corpus = bind_labelled},
+                                  {{&kLabelledExamples,
+                                    {&kTextClassifierModel},
+                                    make_supervised<ClassKind<TextData>>,
+                                    evaluate_kind<TextData>},
+                                   {&kImageExamples,
+                                    {&kVisionTransformerModel, &kLinearClassifierModel},
+                                    make_supervised<ClassKind<ImageData>>,
+                                    evaluate_kind<ImageData>}});
 
 std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
                                       int64_t line) {

@@ -115,13 +115,6 @@ Evaluation evaluate_texts(ModelFiles files, const std::string& device,
   return result;
 }
 
-Evaluation evaluate(ModelFiles files, const std::string& device,
-                    const std::vector<CorpusSpec>& corpora) {
-  const bool recurrent = files.config.model_type == ModelType::kRnnAttention;
-  return recurrent ? evaluate_texts<RnnAttention>(std::move(files), device, corpora)
-                   : evaluate_texts<EncoderDecoder>(std::move(files), device, corpora);
-}
-
 }  // namespace
 
 extern const Task kDenoising({.name = "denoising",
@@ -131,7 +124,13 @@ extern const Task kDenoising({.name = "denoising",
                               .sections = {kDenoisingNoise, kGeneration},
                               .needs_mask_piece = true,
                               .sentinels = kSentinels},
-                             {&kEncoderDecoderModel, &kRnnAttentionModel},
-                             make_with_model<DenoisingKind>, evaluate);
+                             {{&kTextExamples,
+                               {&kEncoderDecoderModel},
+                               make_supervised<DenoisingKind<EncoderDecoder>>,
+                               evaluate_texts<EncoderDecoder>},
+                              {&kTextExamples,
+                               {&kRnnAttentionModel},
+                               make_supervised<DenoisingKind<RnnAttention>>,
+                               evaluate_texts<RnnAttention>}});
 
 }  // namespace tapestry

@@ -45,13 +45,13 @@ CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch, const Co
 
 std::vector<BatchSizes> batches_of(const Config& config) {
   const int64_t size = config.batch.batch_size;
-  if (!reads_text(config)) return {{.rows = size}};
+  if (!examples_of(config).of_text()) return {{.rows = size}};
   const int64_t longest =
-      reads_blocks(config) ? config.data.block_size : config.data.corpus.max_length;
+      examples_of(config).joined ? config.data.block_size : config.data.corpus.max_length;
   const bool by_tokens = config.batch.batch_type == "tokens";
   const int64_t rows = by_tokens ? std::max<int64_t>(1, size / longest) : size;
   std::vector<BatchSizes> batches = {{.rows = rows, .source = longest, .target = longest}};
-  if (reads_blocks(config)) return batches;
+  if (examples_of(config).joined) return batches;
   // More rows of shorter sentences: a recurrent model's memory per step depends on the rows.
   constexpr int64_t kShortest = 8;
   for (int64_t parts = 2; by_tokens && parts <= kShortest; parts *= 2) {
@@ -86,11 +86,11 @@ CrossEntropy dry_loss(const RnnAttention& model, const BatchSizes& batch, const 
 
 CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options) {
-  const bool masked = config.model_type == ModelType::kEncoder;
+  const bool masked = !traits_of(config.model_type).writes;
   const Device device = parse_device(config.device);
   LanguageModel::Batch rows{ids(batch.rows, batch.target, device),
                             targets(batch, masked ? config.masking.probability : 1)};
-  if (!reads_blocks(config)) rows.lengths = lengths(batch.rows, batch.target, device);
+  if (!examples_of(config).joined) rows.lengths = lengths(batch.rows, batch.target, device);
   return model.loss(rows, options);
 }
 

@@ -24,15 +24,13 @@
 
 namespace tapestry {
 
-extern const Task kClm;
-
 namespace {
 
 BlockOptions block_options(const Config& config, bool shuffle) {
   const bool by_tokens = config.batch.batch_type == "tokens";
   // A model of prompts can be measured on text, too: in blocks as long as its examples.
   const int64_t length =
-      reads_blocks(config) ? config.data.block_size : config.data.corpus.max_length;
+      examples_of(config).joined ? config.data.block_size : config.data.corpus.max_length;
   return {.block_size = length,
           .batch_size = by_tokens ? config.batch.batch_size / length : config.batch.batch_size,
           .shuffle = shuffle,
@@ -48,18 +46,6 @@ constexpr bool kIsJoined =
     std::is_same_v<Batches, BlockBatches> || std::is_same_v<Batches, MaskedBlockBatches>;
 template <class Batches>
 using TextOf = std::conditional_t<kIsJoined<Batches>, TokenStream, TextCorpus>;
-
-/// Calls f.operator()<Batches>() with the batches that the config asks for.
-template <class F>
-auto with_batches_of(const Config& config, F f) {
-  const bool joined = reads_blocks(config) || reads_prompts(config);
-  if (config.task == &kClm) {
-    return joined ? f.template operator()<BlockBatches>()
-                  : f.template operator()<DocumentBatches>();
-  }
-  return joined ? f.template operator()<MaskedBlockBatches>()
-                : f.template operator()<MaskedDocumentBatches>();
-}
 
 template <class Batches>
 TextOf<Batches> load_texts(const Config& config, const std::vector<CorpusSpec>& corpora,
@@ -303,14 +289,6 @@ struct TextKind {
   OfHeldOut<Text> held_out;
 };
 
-std::unique_ptr<TrainingTask> make(const Config& config, TokenizerPair tokenizers,
-                                   const TaskPlace& place, const Report& report) {
-  if (reads_prompts(config)) return make_prompt_task(config, std::move(tokenizers), place, report);
-  return with_batches_of(config, [&]<class Batches> {
-    return make_supervised<TextKind<Batches>>(config, std::move(tokenizers), place, report);
-  });
-}
-
 /// Unicode characters of a text whose tokens are all read; 0 if some are cut off.
 int64_t characters_of(const TokenStream& text) { return text.characters(); }
 int64_t characters_of(const TextCorpus& text) {
@@ -321,7 +299,10 @@ int64_t characters_of(const TextCorpus& text) {
 }
 
 template <class Batches>
-Evaluation evaluate_text(const TextModel& model, const std::vector<CorpusSpec>& corpora) {
+Evaluation evaluate_text(ModelFiles files, const std::string& device,
+                         const std::vector<CorpusSpec>& corpora) {
+  const auto loaded = TextModel::load(std::move(files), device, "evaluate", kModelsText);
+  const TextModel& model = *loaded;
   const auto text =
       load_texts<Batches>(model.config, corpora, *model.tokenizers.source, /*trains=*/false);
   if constexpr (!kIsJoined<Batches>) warn_of_dropped(text.counts);
@@ -341,16 +322,6 @@ Evaluation evaluate_text(const TextModel& model, const std::vector<CorpusSpec>& 
   return result;
 }
 
-Evaluation evaluate(ModelFiles files, const std::string& device,
-                    const std::vector<CorpusSpec>& corpora) {
-  const auto model = TextModel::load(std::move(files), device, "evaluate", kModelsText);
-  if (corpora.front().kind() == CorpusSpec::Kind::kPrompted) {
-    return evaluate_prompts(*model, corpora);
-  }
-  return with_batches_of(model->config,
-                         [&]<class Batches> { return evaluate_text<Batches>(*model, corpora); });
-}
-
 // Beam search suits translation; open-ended text is better sampled.
 void sample_by_default(Config& config) {
   config.generation.num_beams = 1;
@@ -359,23 +330,36 @@ void sample_by_default(Config& config) {
 
 }  // namespace
 
-extern const Task kClm({.name = "clm",
-                        .abilities = kContinuesText | kModelsText,
-                        .metrics = {"nll", "loss", "ppl", "accuracy"},
-                        .prompt_metrics = {"exact_match"},
-                        .bind_corpus = bind_text_or_prompts,
-                        .sections = {kGeneration},
-                        .reads_blocks = true,
-                        .set_defaults = sample_by_default},
-                       {&kCausalModel}, make, evaluate);
+extern const Task kClm(
+    {.name = "clm",
+     .abilities = kContinuesText | kModelsText,
+     .metrics = {"nll", "loss", "ppl", "accuracy"},
+     .bind_corpus = bind_text_or_prompts,
+     .sections = {kGeneration},
+     .set_defaults = sample_by_default},
+    {{&kBlockExamples,
+      {&kCausalModel},
+      make_supervised<TextKind<BlockBatches>>,
+      evaluate_text<BlockBatches>},
+     {&kPromptExamples, {&kCausalModel}, make_prompt_task, evaluate_prompts, {"exact_match"}},
+     {&kDocumentExamples,
+      {&kCausalModel},
+      make_supervised<TextKind<DocumentBatches>>,
+      evaluate_text<DocumentBatches>}});
 
 extern const Task kMlm({.name = "mlm",
                         .abilities = kModelsText | kFillsMasks,
                         .metrics = {"nll", "loss", "ppl", "accuracy"},
                         .bind_corpus = bind_text,
                         .sections = {kMasking},
-                        .reads_blocks = true,
                         .needs_mask_piece = true},
-                       {&kMaskedModel}, make, evaluate);
+                       {{&kBlockExamples,
+                         {&kMaskedModel},
+                         make_supervised<TextKind<MaskedBlockBatches>>,
+                         evaluate_text<MaskedBlockBatches>},
+                        {&kDocumentExamples,
+                         {&kMaskedModel},
+                         make_supervised<TextKind<MaskedDocumentBatches>>,
+                         evaluate_text<MaskedDocumentBatches>}});
 
 }  // namespace tapestry

@@ -8,10 +8,8 @@ namespace tapestry {
 namespace {
 
 template <class Model>
-constexpr ModelRow row(ModelType type, decltype(ModelRow::gradcheck) gradcheck,
-                       bool of_images = false) {
+constexpr ModelRow row(ModelType type, decltype(ModelRow::gradcheck) gradcheck) {
   return {.type = type,
-          .of_images = of_images,
           .parameters = parameters_of<Model>,
           .gradcheck = gradcheck,
           .shapes = shape_flow<Model>,
@@ -46,9 +44,9 @@ constinit const ModelRow kTextClassifierModel =
 constinit const ModelRow kSpanModel =
     row<SpanExtractor>(ModelType::kEncoder, span_extractor_gradcheck);
 constinit const ModelRow kVisionTransformerModel =
-    row<ImageClassifier>(ModelType::kVit, vision_transformer_gradcheck, /*of_images=*/true);
+    row<ImageClassifier>(ModelType::kVit, vision_transformer_gradcheck);
 constinit const ModelRow kLinearClassifierModel =
-    row<ImageClassifier>(ModelType::kLinear, linear_classifier_gradcheck, /*of_images=*/true);
+    row<ImageClassifier>(ModelType::kLinear, linear_classifier_gradcheck);
 constinit const ModelRow kAttentionPoolingModel{.type = ModelType::kAttentionPooling,
                                                 .parameters = pooling_parameters,
                                                 .gradcheck = attention_pooling_gradcheck};

@@ -13,8 +13,7 @@
 namespace tapestry {
 
 struct ModelRow {
-  ModelType type;          ///< of its key model.type
-  bool of_images = false;  ///< the corpora are images
+  ModelType type;  ///< of its key model.type
   /// The parameters of the config's model, freshly drawn.
   std::shared_ptr<const ParamStore> (*parameters)(const Config& config,
                                                   const TokenizerPair& tokenizers);

@@ -56,14 +56,4 @@ struct PairKind {
   std::unique_ptr<TranslationModel<Model>> model;
 };
 
-/// Trains KindOf<Model> for the config's model.
-template <template <class> class KindOf>
-std::unique_ptr<TrainingTask> make_with_model(const Config& config, TokenizerPair tokenizers,
-                                              const TaskPlace& place, const Report& report) {
-  const auto make = config.model_type == ModelType::kRnnAttention
-                        ? make_supervised<KindOf<RnnAttention>>
-                        : make_supervised<KindOf<EncoderDecoder>>;
-  return make(config, std::move(tokenizers), place, report);
-}
-
 }  // namespace tapestry

@@ -172,7 +172,7 @@ std::unique_ptr<TrainingTask> make_prompt_task(const Config& config, TokenizerPa
 }
 
 Template prompt_template(const Config& config, const std::string& who) {
-  if (!reads_prompts(config)) {
+  if (!examples_of(config).prompted) {
     fail(ErrorKind::kConfig, '[', who,
          "] expected a model that was trained on records with a prompt and an answer; this one was "
          "trained on text.");
@@ -188,7 +188,10 @@ PromptCorpus load_for_validation(const TextModel& model, const std::vector<Corpu
   return load_prompts(corpora, *model.tokenizers.source, whole, context);
 }
 
-Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec>& corpora) {
+Evaluation evaluate_prompts(ModelFiles files, const std::string& device,
+                            const std::vector<CorpusSpec>& corpora) {
+  const auto loaded = TextModel::load(std::move(files), device, "evaluate", kModelsText);
+  const TextModel& model = *loaded;
   const PromptCorpus answers = load_for_validation(model, corpora);
   warn_of_dropped(answers.counts);
   Evaluation result;

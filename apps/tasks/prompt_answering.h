@@ -13,7 +13,8 @@
 
 namespace tapestry {
 
-/// Task::make of a causal model whose corpora are prompts with answers: the loss is on the answers.
+/// TaskRow::make of a causal model whose corpora are prompts with answers: the loss is on the
+/// answers.
 std::unique_ptr<TrainingTask> make_prompt_task(const Config& config, TokenizerPair tokenizers,
                                                const TaskPlace& place, const Report& report);
 
@@ -27,8 +28,9 @@ std::map<std::string, double> measure(const TextModel& model, const PromptCorpus
                                       const CrossEntropyOptions& options = {},
                                       const RankGroup& group = {});
 
-/// Evaluates the model on corpora of prompts.
-Evaluation evaluate_prompts(const TextModel& model, const std::vector<CorpusSpec>& corpora);
+/// TaskRow::evaluate of the same.
+Evaluation evaluate_prompts(ModelFiles files, const std::string& device,
+                            const std::vector<CorpusSpec>& corpora);
 
 /// The corpora as for a validation: with their text, overlong prompts cut.
 PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora,

@@ -191,13 +191,13 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
 
 }  // namespace
 
-extern const Task kQuestionAnswering({.name = "question_answering",
-                                      .abilities = kFindsAnswers,
-                                      .metrics = {"f1", "exact_match", "nll", "loss", "accuracy"},
-                                      .bind_corpus = bind_questions,
-                                      .sections = {kAnswers},
-                                      .has_questions = true},
-                                     {&kSpanModel}, make_supervised<QuestionKind>, evaluate);
+extern const Task kQuestionAnswering(
+    {.name = "question_answering",
+     .abilities = kFindsAnswers,
+     .metrics = {"f1", "exact_match", "nll", "loss", "accuracy"},
+     .bind_corpus = bind_questions,
+     .sections = {kAnswers}},
+    {{&kQuestionExamples, {&kSpanModel}, make_supervised<QuestionKind>, evaluate}});
 
 QuestionOptions question_options(const Config& config) {
   return {.max_length = config.data.corpus.max_length,

@@ -144,13 +144,13 @@ void set_defaults(Config& config) { config.batch.batch_size = 1024; }
 
 }  // namespace
 
-extern const Task kRegression({.name = "regression",
-                               .abilities = kPredictsNumbers,
-                               .metrics = {"mse", "accuracy"},
-                               .bind_corpus = bind_points,
-                               .reads_points = true,
-                               .set_defaults = set_defaults},
-                              {&kAttentionPoolingModel}, make_supervised<PointKind>, evaluate);
+extern const Task kRegression(
+    {.name = "regression",
+     .abilities = kPredictsNumbers,
+     .metrics = {"mse", "accuracy"},
+     .bind_corpus = bind_points,
+     .set_defaults = set_defaults},
+    {{&kPointExamples, {&kAttentionPoolingModel}, make_supervised<PointKind>, evaluate}});
 
 RegressionModel::RegressionModel(const Config& config, Points points, ModelUse use)
     : config(config),

@@ -129,23 +129,26 @@ struct Evaluation;
 struct ModelFiles;
 struct ModelRow;
 
-/// A complete task: the part that a config needs, and the code behind it.
-struct Task : TaskKind {
+/// What a task does with models that read one kind of examples.
+struct TaskRow {
+  const ExampleKind* examples;
+  std::vector<const ModelRow*> models;  ///< apps/tasks/models.h
   /// Reads and encodes the corpora. Without `tokenizers` it trains them, or reads those that the
   /// config names.
-  using Make = std::unique_ptr<TrainingTask> (*)(const Config& config, TokenizerPair tokenizers,
-                                                 const TaskPlace& place, const Report& report);
+  std::unique_ptr<TrainingTask> (*make)(const Config& config, TokenizerPair tokenizers,
+                                        const TaskPlace& place, const Report& report);
   /// What the model of a checkpoint achieves on corpora, on a device.
-  using Evaluate = Evaluation (*)(ModelFiles files, const std::string& device,
-                                  const std::vector<CorpusSpec>& corpora);
+  Evaluation (*evaluate)(ModelFiles files, const std::string& device,
+                         const std::vector<CorpusSpec>& corpora);
+  std::vector<const char*> more_metrics = {};  ///< besides TaskKind::metrics
+};
 
-  /// `rows`: the models that it trains (apps/tasks/models.h), first the default; of images
-  /// likewise.
-  Task(TaskKind kind, std::vector<const ModelRow*> rows, Make make, Evaluate evaluate);
+/// A complete task: the part that a config needs, and the code behind it.
+struct Task : TaskKind {
+  /// First the row of the default examples and model.
+  Task(TaskKind kind, std::vector<TaskRow> rows);
 
-  std::vector<const ModelRow*> rows;
-  Make make;
-  Evaluate evaluate;
+  std::vector<TaskRow> rows;
 };
 
 /// "training data: 29000 read, 29000 kept", and "(cached)" if nothing was encoded.
@@ -154,9 +157,11 @@ std::string summary_of(const std::string& what, const Corpus& corpus) {
   return concat(what, corpus.from_cache ? " (cached): " : ": ", corpus.counts.summary());
 }
 
-/// The row of a config's task, and that of its model.
-const Task& task_of(const Config& config);
+/// The row of a config's model.
 const ModelRow& model_of(const Config& config);
+/// What the model of a checkpoint achieves on corpora of any kind that its task has.
+Evaluation evaluate_on(ModelFiles files, const std::string& device,
+                       const std::vector<CorpusSpec>& corpora);
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
                                         const TaskPlace& place, const Report& report);
 

@@ -225,13 +225,6 @@ Evaluation evaluate_pairs(ModelFiles files, const std::string& device,
   return result;
 }
 
-Evaluation evaluate(ModelFiles files, const std::string& device,
-                    const std::vector<CorpusSpec>& corpora) {
-  const bool recurrent = files.config.model_type == ModelType::kRnnAttention;
-  return recurrent ? evaluate_pairs<RnnAttention>(std::move(files), device, corpora)
-                   : evaluate_pairs<EncoderDecoder>(std::move(files), device, corpora);
-}
-
 }  // namespace
 
 extern const Task kTranslation({.name = "translation",
@@ -242,7 +235,13 @@ extern const Task kTranslation({.name = "translation",
                                 .sections = {kGeneration, kEvaluation},
                                 .validates_by_search = true,
                                 .set_defaults = keep_targets},
-                               {&kEncoderDecoderModel, &kRnnAttentionModel},
-                               make_with_model<TranslationKind>, evaluate);
+                               {{&kPairExamples,
+                                 {&kEncoderDecoderModel},
+                                 make_supervised<TranslationKind<EncoderDecoder>>,
+                                 evaluate_pairs<EncoderDecoder>},
+                                {&kPairExamples,
+                                 {&kRnnAttentionModel},
+                                 make_supervised<TranslationKind<RnnAttention>>,
+                                 evaluate_pairs<RnnAttention>}});
 
 }  // namespace tapestry

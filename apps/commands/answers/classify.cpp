@@ -93,7 +93,7 @@ Answers classify_all(const ImageModel& model, const std::vector<std::string>& li
 template <class Model>
 int answer(const Model& model, const ClassifyArguments& arguments, LineFilter& filter) {
   AttentionBook book(arguments.attention);
-  const bool images = reads_images(model.config);
+  const bool images = examples_of(model.config).of_images();
   int64_t failures = 0;
   filter.run(images ? 1 : arguments.batch_size,
              [&](const std::vector<std::string>& lines, int64_t number) {
@@ -119,7 +119,7 @@ int run_classify(const ClassifyArguments& arguments) {
   LineFilter filter("classify", arguments);
   set_num_threads(arguments.compute.threads);
   ModelFiles files = read_model_files(arguments.model());
-  const bool images = reads_images(files.config);
+  const bool images = examples_of(files.config).of_images();
   const auto load = [&]<class Model>() {
     return Model::load(std::move(files), arguments.compute.device, "classify", kClassifies,
                        arguments.models.format);

@@ -123,8 +123,8 @@ int run_fill_mask(const FillMaskArguments& arguments) {
   LineFilter filter("fill-mask", arguments);
   set_num_threads(arguments.compute.threads);
   ModelFiles files = read_model_files(arguments.model());
-  const ModelType type = files.config.model_type;
-  const bool restores = files.config.task->can(kFillsMasks) && type != ModelType::kEncoder;
+  const bool restores =
+      files.config.task->can(kFillsMasks) && traits_of(files.config.model_type).writes;
   return restores ? restore_lines(arguments, filter)
                   : guess_words(std::move(files), arguments, filter);
 }

@@ -182,7 +182,7 @@ void Journal::write_line(const Line& line) {
   const double lr = training_.rate_of(state.step);
   const MemoryStats memory = memory_of(training_.device());
   // The error of a point is no probability.
-  const bool likelihood = !training_.config.task->reads_points;
+  const bool likelihood = !examples_of(training_.config).of_points();
   const std::string nats =
       likelihood ? fmt::format("  nll {:.4f}  ppl {:.2f}", line.nll, std::exp(line.nll)) : "";
   MetricValues of_ranks;

@@ -40,17 +40,17 @@ bool has_short_texts(const std::vector<CorpusSpec>& corpora) {
 TokenizerPair placeholder_tokenizers(Config& config,
                                      const std::function<void(const std::string&)>& note,
                                      const TokenizerPair& known) {
-  if (config.task->has_classes && config.data.labels.empty()) {
+  if (examples_of(config).has_classes && config.data.labels.empty()) {
     config.data.labels = {"0", "1"};
     note("the classes come from the data; two stand in");
   }
-  if (reads_images(config) && !config.data.image.size.known()) {
+  if (examples_of(config).of_images() && !config.data.image.size.known()) {
     const CorpusSpec& first = config.data.train.front();
     if (std::filesystem::is_regular_file(first.images)) {
       config.data.image.size = size_of_first_image(first);
     }
   }
-  if (!reads_text(config)) return {};
+  if (!examples_of(config).of_text()) return {};
   if (known.source != nullptr) return known;
   const TokenizerOptions& options = config.tokenizer;
   if (!options.path.empty()) {
@@ -74,7 +74,7 @@ TokenizerPair placeholder_tokenizers(Config& config,
 }
 
 void settle_vocab_size(Config& config) {
-  if (!reads_text(config) || config.tokenizer.is_trained()) return;
+  if (!examples_of(config).of_text() || config.tokenizer.is_trained()) return;
   const TokenizerOptions& tokenizer = config.tokenizer;
   const std::string& path = tokenizer.path.empty() ? tokenizer.target_path : tokenizer.path;
   if (!std::filesystem::exists(path)) {

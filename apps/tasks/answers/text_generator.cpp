@@ -70,7 +70,7 @@ Prompt TextGenerator::prompt(const std::string& text, const std::string& place,
   if (!may_be_empty && is_empty_text(text, ids)) return {.text = text, .blank = true};
   if (begins_with_eos(config())) {
     // As in training, where every example of prompts begins like a document.
-    const bool document = ids.empty() || reads_prompts(config());
+    const bool document = ids.empty() || examples_of(config()).prompted;
     prompt.ids = document ? special.beginning_of(ids) : special.prompt_of(ids);
   }
   prompt.frame = std::ssize(prompt.ids);

@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 
 Config tiny(const std::string& task, const CorpusSpec& train, bool images = false) {
-  Config config = default_config(*find_task(task), images);
+  Config config = default_config(*find_task(task), images ? &kImageExamples : nullptr);
   config.device = "cpu";
   config.data.train = {train};
   config.data.block_size = 16;
@@ -78,7 +78,7 @@ TEST(Complete, SetsWhatFollowsFromOtherMembers) {
   EXPECT_EQ(pictures.batch.batch_type, "sentences");
   EXPECT_EQ(pictures.model_type, ModelType::kVit);
   EXPECT_EQ(pictures.training.metric_for_best_model, "accuracy");
-  EXPECT_EQ(default_config(*find_task("classification"), true).batch.batch_size, 256);
+  EXPECT_EQ(default_config(*find_task("classification"), &kImageExamples).batch.batch_size, 256);
   EXPECT_TRUE(default_config(*find_task("clm")).generation.do_sample);
 }
 

@@ -56,9 +56,10 @@ TEST_P(ShippedConfig, DescribesAModel) {
   };
   const auto alphabet = train_tokenizer(characters, abc, /*seed=*/1);
   config.device = "cpu";
-  EXPECT_GT(
-      model_of(config).parameters(config, {alphabet, alphabet})->elements(),
-      config.task->reads_points ? 0 : 4 * config.model.hidden_size * config.model.hidden_size);
+  EXPECT_GT(model_of(config).parameters(config, {alphabet, alphabet})->elements(),
+            examples_of(config).of_points()
+                ? 0
+                : 4 * config.model.hidden_size * config.model.hidden_size);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ShippedConfig, testing::ValuesIn(shipped_configs()),
