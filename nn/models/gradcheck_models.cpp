@@ -165,6 +165,12 @@ void add_relative_positions(Cases& cases, const Inputs& in) {
   t5.relative_attention_num_buckets = 6;
   t5.relative_attention_max_distance = 5;
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, T5", t5));
+  t5.attention_softcap = 0.7;
+  t5.logit_softcap = 0.9;
+  t5.recompute = true;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, softcaps, relative positions", t5));
+  t5.attention_softcap = t5.logit_softcap = 0;
+  t5.recompute = false;
   cases.push_back(language_model_case(in, "LanguageModel, scaled scores and logits", t5, true));
 }
 
@@ -206,6 +212,11 @@ void add_layers_that_differ(Cases& cases, const Inputs& in) {
   gemma.layer_types = {LayerType::kWindow, LayerType::kFull};
   gemma.window_rope_theta = 100;
   cases.push_back(language_model_case(in, "LanguageModel, Gemma 3", gemma, true));
+  gemma.qk_norm = QkNorm::kNone;
+  gemma.window_rope_theta = 0;
+  gemma.attention_softcap = 0.9;
+  gemma.logit_softcap = 0.8;
+  cases.push_back(language_model_case(in, "LanguageModel, Gemma 2", gemma, true));
   ModelOptions olmo = o;
   olmo.qk_norm = QkNorm::kProjection;
   olmo.norm_position = NormPosition::kBranch;

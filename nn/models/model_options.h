@@ -47,7 +47,8 @@ struct ModelOptions {
   int64_t attention_window = 0;      ///< of self-attention, AttentionOptions::window; 0: none
   /// Layer i is of type i modulo their number; empty: all have the window, if there is one.
   std::vector<LayerType> layer_types = {};
-  double attention_scale = 0;  ///< factor of all scores; 0: 1 / sqrt(K)
+  double attention_scale = 0;    ///< factor of all scores; 0: 1 / sqrt(K)
+  double attention_softcap = 0;  ///< of the scaled scores, AttentionOptions::softcap; 0: none
   /// Latent self-attention (nn/attention/latent_attention.h) with C numbers per token; 0: ordinary
   /// attention.
   int64_t kv_latent_size = 0;
@@ -92,6 +93,7 @@ struct ModelOptions {
   bool transformed_head = true;  ///< a masked model's classifier reads dense, activation and norm
   bool scale_embeddings = true;  ///< by sqrt(D)
   double logit_scale = 1;        ///< factor of the logits of a model that writes
+  double logit_softcap = 0;      ///< these, so scaled, are at most as large; 0: no limit
   /// Initializer of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
   std::optional<Initializer> initializer = {};
   /// The deviation of kNormal. In a pre-norm model the projections back into the residual stream
