@@ -183,6 +183,14 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
   if (architecture.refuse_more != nullptr) architecture.refuse_more(config, reasons);
   const bool pairs = model.position_embedding == PositionEmbedding::kRope &&
                      model.rope_layout == RopeLayout::kInterleaved;
+  const RopeScaling& scaling = model.rope_scaling;
+  if (model.position_embedding == PositionEmbedding::kRope &&
+      scaling.type == RopeScalingType::kDynamic &&
+      scaling.original_max_position_embeddings != model.max_position_embeddings) {
+    refuse("rope_scaling.original_max_position_embeddings",
+           concat(scaling.original_max_position_embeddings, " beside max_position_embeddings: ",
+                  model.max_position_embeddings, " (with dynamic)"));
+  }
   if (pairs && model.qk_norm != QkNorm::kNone) refuse("rope_layout", "interleaved (with qk_norm)");
   if (model.value_head_size > 0 && model.value_head_size != model.chosen_head_size()) {
     refuse("value_head_size", std::to_string(model.value_head_size));

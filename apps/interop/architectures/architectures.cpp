@@ -10,7 +10,8 @@ extern const Architecture kBert, kRoberta, kXlmRoberta, kCamembert;
 extern const Architecture kPegasus, kBart, kMbart, kM2m100;
 extern const Architecture kT5, kMt5;
 extern const Architecture kVit;
-extern const Architecture kGemma, kGemma3, kOlmo2, kSmolLm3;
+extern const Architecture kGemma, kGemma2, kGemma3, kOlmo2, kSmolLm3;
+extern const Architecture kGptNeox, kOpt;
 
 namespace {
 
@@ -53,6 +54,7 @@ constexpr OffOption kOff[] = {
     {"attention_bias", "auto"},
     {"qk_norm", "none"},
     {"attention_scale", "0"},
+    {"attention_softcap", "0"},
     {"layer_types", "[]"},
     {"window_rope_theta", "0", "position_embedding", "rope"},
     {"partial_rotary_factor", "1", "position_embedding", "rope"},
@@ -60,6 +62,7 @@ constexpr OffOption kOff[] = {
     {"parallel_residual", "false", "norm_position", "pre"},
     {"first_norm", "true", "norm_position", "pre"},
     {"logit_scale", "1"},
+    {"logit_softcap", "0"},
     {"share_encoder_decoder_embeddings", "false"},
 };
 
@@ -115,9 +118,9 @@ bool is_carried_otherwise(const std::string& key) {
 
 const std::vector<const Architecture*>& architectures() {
   static const std::vector<const Architecture*> all = {
-      &kGpt2,       &kLlama,     &kMistral, &kQwen2,   &kQwen3,  &kBert,  &kRoberta,
-      &kXlmRoberta, &kCamembert, &kMarian,  &kPegasus, &kBart,   &kMbart, &kM2m100,
-      &kT5,         &kMt5,       &kVit,     &kGemma,   &kGemma3, &kOlmo2, &kSmolLm3};
+      &kGpt2,      &kLlama,  &kMistral, &kQwen2,  &kQwen3, &kBert,    &kRoberta, &kXlmRoberta,
+      &kCamembert, &kMarian, &kPegasus, &kBart,   &kMbart, &kM2m100,  &kT5,      &kMt5,
+      &kVit,       &kGemma,  &kGemma2,  &kGemma3, &kOlmo2, &kSmolLm3, &kGptNeox, &kOpt};
   return all;
 }
 

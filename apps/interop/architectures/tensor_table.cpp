@@ -177,6 +177,22 @@ Tensor with_pairs(const Layout& layout, const Tensor& from, int64_t query_rows, 
   return with_rows(from, order);
 }
 
+// Queries, keys and values of each head (3, heads, K), to a head's own rows (heads, 3, K), or back.
+Tensor with_heads(const Layout& layout, const Tensor& from, bool to_theirs) {
+  const int64_t size = from.shape()[0] / (3 * layout.heads);
+  std::vector<int64_t> order(static_cast<size_t>(from.shape()[0]));
+  for (int64_t part = 0; part < 3; ++part) {
+    for (int64_t head = 0; head < layout.heads; ++head) {
+      for (int64_t i = 0; i < size; ++i) {
+        const int64_t ours = (part * layout.heads + head) * size + i;
+        const int64_t theirs = (head * 3 + part) * size + i;
+        order[static_cast<size_t>(to_theirs ? theirs : ours)] = to_theirs ? ours : theirs;
+      }
+    }
+  }
+  return with_rows(from, order);
+}
+
 // Rows are queries, then keys and values of the same width a head.
 int64_t query_rows(const Layout& layout, const Tensor& all) {
   return all.shape()[0] / (layout.heads + 2 * layout.groups) * layout.heads;
@@ -269,6 +285,7 @@ Tensor to_ours(const TensorPair& pair, const Layout& layout, DType dtype, const 
                             ? with_pairs(layout, ours, query_rows(layout, ours),
                                          /*to_halves=*/pair.change == Change::kToNeighbours)
                             : ours;
+  if (pair.change == Change::kByHead) return with_heads(layout, ours, /*to_theirs=*/false);
   return with_stream(pair, layout, turned, /*to_theirs=*/false);
 }
 
@@ -277,6 +294,7 @@ Tensor to_theirs(const TensorPair& pair, const Layout& layout, const Tensor& our
   if (turns_pairs(pair, layout)) {
     all = with_pairs(layout, all, query_rows(layout, all), pair.change == Change::kToHalves);
   }
+  if (pair.change == Change::kByHead) all = with_heads(layout, all, /*to_theirs=*/true);
   const int64_t begin = begin_of(pair, index);
   const Tensor part = all.slice(begin, begin + pair.parts[index]);
   const Tensor theirs = part_to_theirs(pair, layout, part, pair.their_shapes[index]);

@@ -257,6 +257,11 @@ Reasons reasons_against(const GgufClass& one, const ModelFiles& model) {
   // Their engine looks for windows in none of these classes.
   if (o.attention_window > 0)
     reasons.push_back(concat("model.attention_window: ", o.attention_window));
+  const RopeScalingType scaling = o.rope_scaling.type;
+  if (one.rotates && scaling != RopeScalingType::kNone && scaling != RopeScalingType::kLinear &&
+      scaling != RopeScalingType::kLlama3) {
+    reasons.push_back(concat("model.rope_scaling.type: ", name_of(scaling)));
+  }
   if (o.hidden_act != one.act) {
     reasons.push_back(
         concat("model.hidden_act: ", name_of(o.hidden_act), " is not ", name_of(one.act)));

@@ -14,7 +14,9 @@ namespace {
 
 class HuggingFaceStep : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceStep,
-                         testing::Values("t5", "t5_gated_untied", "mt5", "m2m_100"),
+                         testing::Values("t5", "t5_gated_untied", "mt5", "m2m_100", "gemma2",
+                                         "gpt_neox", "gpt_neox_serial", "opt", "qwen3_step",
+                                         "llama_step"),
                          [](const auto& info) { return std::string(info.param); });
 
 // The sum with weights cos(0), cos(1), ...
@@ -24,16 +26,28 @@ double weighed(const Tensor& tensor) {
   return sum;
 }
 
-TEST_P(HuggingFaceStep, IsPyTorchs) {
-  const auto input = parsed_json(fixture(GetParam()) + "/logits.json");
-  ModelFiles files = files_of(fixture(GetParam()));
+CrossEntropy loss_of(const EncoderDecoder& model, const Json& input) {
+  const Tensor ids = ids_of(input["ids"]);
+  return model.loss({.source = ids,
+                     .source_lengths = full_lengths(ids),
+                     .target_in = ids_of(input["decoder_ids"]),
+                     .target_out = ids_of(input["labels"])},
+                    {});
+}
+CrossEntropy loss_of(const LanguageModel& model, const Json& input) {
+  return model.loss({.ids = ids_of(input["ids"]), .targets = ids_of(input["labels"])}, {});
+}
+
+template <class Model>
+void expect_step(ModelFiles files, const std::string& name) {
+  const Json input = Json::parse(read_file(fixture(name) + "/logits.json"));
   files.config.dtype = DType::kFloat64;
   files.config.device = "cpu";
   for (double* dropout : {&files.config.model.dropout, &files.config.model.attention_dropout,
                           &files.config.model.activation_dropout}) {
     *dropout = 0;
   }
-  const Loaded<EncoderDecoder> loaded(files);
+  const Loaded<Model> loaded(files);
   const ParamStore& store = loaded.bundle.store;
   NamedVars params;
   for (const Parameter& parameter : store.parameters()) {
@@ -46,17 +60,12 @@ TEST_P(HuggingFaceStep, IsPyTorchs) {
   Optimizer optimizer(options, params);
   {
     Tape tape;
-    const Tensor ids = ids_of(input["ids"]);
-    const CrossEntropy loss = loaded.bundle.model.loss({.source = ids,
-                                                        .source_lengths = full_lengths(ids),
-                                                        .target_in = ids_of(input["decoder_ids"]),
-                                                        .target_out = ids_of(input["labels"])},
-                                                       {});
+    const CrossEntropy loss = loss_of(loaded.bundle.model, input);
     EXPECT_NEAR(loss.loss.value().item(), input["loss"].get<double>(), 1e-10);
     tape.backward(loss.loss);
   }
   EXPECT_TRUE(optimizer.step(0.01).finite);
-  const auto type = parsed_json(fixture(GetParam()) + "/config.json")["model_type"];
+  const auto type = parsed_json(fixture(name) + "/config.json")["model_type"];
   const Architecture& architecture = *find_architecture(type.get<std::string>());
   const ModelFacts facts = facts_for(architecture, files.config, counts_of(files));
   size_t compared = 0;
@@ -70,6 +79,14 @@ TEST_P(HuggingFaceStep, IsPyTorchs) {
     }
   }
   EXPECT_EQ(compared, input["step"].size());
+}
+
+TEST_P(HuggingFaceStep, IsPyTorchs) {
+  const ModelFiles files = files_of(fixture(GetParam()));
+  if (files.config.model_type == ModelType::kDecoder) {
+    return expect_step<LanguageModel>(files, GetParam());
+  }
+  expect_step<EncoderDecoder>(files, GetParam());
 }
 
 }  // namespace
