@@ -10,8 +10,7 @@ extern const Architecture kBert, kRoberta, kXlmRoberta, kCamembert;
 extern const Architecture kPegasus, kBart, kMbart, kM2m100;
 extern const Architecture kT5, kMt5;
 extern const Architecture kVit;
-extern const Architecture kGemma, kGemma2, kGemma3, kOlmo2, kSmolLm3;
-extern const Architecture kGptNeox, kOpt;
+extern const Architecture kOpt;
 
 namespace {
 

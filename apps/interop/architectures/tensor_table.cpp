@@ -203,9 +203,21 @@ bool turns_pairs(const TensorPair& pair, const Layout& layout) {
          (pair.change == Change::kToNeighbours && !layout.neighbours);
 }
 
+Tensor plus(const Tensor& from, double number) {
+  const Tensor to = from.clone();
+  dispatch_dtype(to.dtype(), [&](auto type) {
+    using T = decltype(type);
+    for (int64_t i = 0; i < to.numel(); ++i) {
+      to.data<T>()[i] = element_cast<T>(element_cast<double>(to.data<T>()[i]) + number);
+    }
+  });
+  return to;
+}
+
 // Part of ours -> theirs, and back, of the changes within one part.
 Tensor part_to_theirs(const TensorPair& pair, const Layout& layout, const Tensor& part,
                       const Shape& shape) {
+  if (pair.change == Change::kPlusOne) return plus(part, 1).reshape(shape);
   if (pair.our_shape.rank() == 1) return part.reshape(shape);
   const int64_t pixels = layout.patch * layout.patch;
   switch (pair.change) {
@@ -225,6 +237,7 @@ Tensor part_to_theirs(const TensorPair& pair, const Layout& layout, const Tensor
 
 Tensor part_to_ours(const TensorPair& pair, const Layout& layout, const Tensor& theirs,
                     const Shape& shape) {
+  if (pair.change == Change::kPlusOne) return plus(theirs, -1).reshape(shape);
   if (pair.our_shape.rank() == 1) return theirs.reshape(shape);
   const int64_t pixels = layout.patch * layout.patch;
   switch (pair.change) {

@@ -23,7 +23,8 @@ enum class Change {
   /// as rope_layout says, theirs are halves or neighbours.
   kToHalves,
   kToNeighbours,
-  kByHead,  ///< theirs has queries, keys and values of a head one below the other (as many groups)
+  kPlusOne,  ///< theirs is a norm's whole weight, ours what is added to 1
+  kByHead,   ///< theirs has queries, keys and values of a head one below the other (as many groups)
 };
 
 /// The axis of a tensor that is the residual stream, for systems that order its numbers
