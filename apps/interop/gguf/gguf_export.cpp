@@ -279,7 +279,11 @@ const GgufClass& fitting_class(const ModelFiles& model) {
   for (const GgufClass& one : gguf_classes()) {
     if (reasons_against(one, model).empty()) return one;
   }
-  const auto distance = [&](const GgufClass& one) { return reasons_against(one, model).size(); };
+  // First by what its class has no place for, then by what their engine has fixed.
+  const auto distance = [&](const GgufClass& one) {
+    const Config config = exported_facts(one.architecture, model).config;
+    return std::pair(misfits(one.architecture, config).size(), reasons_against(one, model).size());
+  };
   const std::span<const GgufClass> all = gguf_classes();
   const GgufClass& nearest = *std::ranges::min_element(all, {}, distance);
   fail(ErrorKind::kConfig, "[export] ", model.folder, " has no place in a GGUF file, nearest is ",

@@ -42,7 +42,8 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"clm", {"model.position_embedding=rope", "model.rope_scaling={type: yarn}"}},
     {"clm",
      {"model.position_embedding=rope",
-      "model.rope_scaling={type: longrope, short_factor: [1, 1, 1, 2], long_factor: [1, 2, 3, 4]}"}},
+      "model.rope_scaling={type: longrope, short_factor: [1, 1, 1, 2], long_factor: [1, 2, 3, "
+      "4]}"}},
     {"clm", {"model.position_embedding=relative"}},
     {"clm",
      {"model.position_embedding=rope", "model.attention_window=4",
