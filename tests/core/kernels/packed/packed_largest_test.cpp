@@ -114,6 +114,26 @@ TEST(PackedLargestTest, CapsLogits) {
   EXPECT_GT(changed, 0U);
 }
 
+// Two logits far beyond the cap: the integers tell them apart, their capped values are one number.
+TEST(PackedLargestTest, OfEqualCappedLogitsTheLowestTokenWins) {
+  Classifier c(1, 32, 200);
+  std::fill(c.banned.begin(), c.banned.end(), 0);
+  std::fill(c.bias.begin(), c.bias.end(), 0.0F);
+  double square = 0;
+  for (const float x : c.x) square += double{x} * x;
+  for (float& w : c.w) w *= 1e-3F;
+  for (const auto& [token, logit] : {std::pair{35, 10.0}, {150, 12.0}}) {
+    for (int64_t i = 0; i < c.in; ++i) {
+      c.w[static_cast<size_t>(token * c.in + i)] =
+          static_cast<float>(logit / square * c.x[static_cast<size_t>(i)]);
+    }
+  }
+  EXPECT_EQ(c.by_screen(), Values<int32_t>(1, 150));
+  c.softcap = 0.5;
+  EXPECT_EQ(c.by_screen(), Values<int32_t>(1, 35));
+  EXPECT_EQ(c.by_all_logits(), c.by_screen());
+}
+
 // A scale of int8 that one outlier takes for itself rounds the rest of its row to nothing.
 TEST(PackedLargestTest, OutliersDoNotMislead) {
   Classifier c(30, 48, 500);
