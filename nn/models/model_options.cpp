@@ -121,7 +121,8 @@ void ModelOptions::validate(const OptionReport& report) const {
          {std::pair{"rope_scaling.short_factor", &rope_scaling.short_factor},
           std::pair{"rope_scaling.long_factor", &rope_scaling.long_factor}}) {
       report.expect(2 * std::ssize(*factors) == rotated, name, "must have ", rotated / 2,
-                    " numbers, one for two of the ", rotated, " numbers of a head, got ",
+                    " numbers, half of what is rotated of a head (head_size, or hidden_size / "
+                    "num_attention_heads, times partial_rotary_factor), got ",
                     factors->size(), '.');
     }
   }
