@@ -203,6 +203,13 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
   try {
     const Config read = load_checkpoint_config(config.dump(), folder.path);
     const std::vector<std::string> open = undetermined_keys(model, read);
+    const RopeScaling& rope = read.model.rope_scaling;
+    if (rope.type == RopeScalingType::kLongrope) {
+      notes.push_back(concat(
+          "frequencies of positions are those of texts beyond ",
+          rope.original_max_position_embeddings,
+          " tokens if model.max_position_embeddings is more, whatever a text's own length."));
+    }
     check(open.empty(), "import", architecture.name, " does not say what model.", join(open, ", "),
           " is.");
     return read;

@@ -10,7 +10,7 @@ extern const Architecture kBert, kRoberta, kXlmRoberta, kCamembert;
 extern const Architecture kPegasus, kBart, kMbart, kM2m100;
 extern const Architecture kT5, kMt5;
 extern const Architecture kVit;
-extern const Architecture kOpt;
+extern const Architecture kOpt, kStarcoder2;
 
 namespace {
 
@@ -117,9 +117,10 @@ bool is_carried_otherwise(const std::string& key) {
 
 const std::vector<const Architecture*>& architectures() {
   static const std::vector<const Architecture*> all = {
-      &kGpt2,      &kLlama,  &kMistral, &kQwen2,  &kQwen3, &kBert,    &kRoberta, &kXlmRoberta,
-      &kCamembert, &kMarian, &kPegasus, &kBart,   &kMbart, &kM2m100,  &kT5,      &kMt5,
-      &kVit,       &kGemma,  &kGemma2,  &kGemma3, &kOlmo2, &kSmolLm3, &kGptNeox, &kOpt};
+      &kGpt2,       &kLlama,     &kMistral, &kQwen2,     &kQwen3,  &kBert,   &kRoberta,
+      &kXlmRoberta, &kCamembert, &kMarian,  &kPegasus,   &kBart,   &kMbart,  &kM2m100,
+      &kT5,         &kMt5,       &kVit,     &kGemma,     &kGemma2, &kGemma3, &kOlmo2,
+      &kSmolLm3,    &kGptNeox,   &kOpt,     &kStarcoder2};
   return all;
 }
 

@@ -1,4 +1,4 @@
-// Causal models with LayerNorms and biases: GPT-2, GPT-NeoX (Pythia) and OPT.
+// Causal models with LayerNorms and biases: GPT-2, GPT-NeoX (Pythia), OPT and StarCoder 2.
 #include "apps/interop/architectures/causal_keys.h"
 
 namespace tapestry::interop {
@@ -76,6 +76,7 @@ constexpr KeyRow kNeoxKeys[] = {
 constexpr FixedKey kNeoxFixed[] = {{"attention_bias", "true", "true"}};
 constexpr ClassDefault kNeoxIds[] = {
     {"vocab_size", "50432"}, {"bos_token_id", "0"}, {"eos_token_id", "2"}};
+// Also of StarCoder 2.
 constexpr FixedOption kNeoxOptions[] = {
     {"norm", "layernorm"},  {"norm_position", "pre"}, {"position_embedding", "rope"},
     {"final_norm", "true"}, {"bias", "true", true},   {"scale_embeddings", "false", true},
@@ -200,6 +201,56 @@ void refuse_opt(const Config& config, Reasons& reasons) {
   }
 }
 
+constexpr KeyRow kStarcoderKeys[] = {
+    {"hidden_size", "hidden_size", "3072"},
+    {"intermediate_size", "intermediate_size", "12288"},
+    {"num_hidden_layers", "num_hidden_layers", "30"},
+    {"num_attention_heads", "num_attention_heads", "24"},
+    {"num_key_value_heads", "num_key_value_heads", "2"},
+    {"hidden_act", "hidden_act", "\"gelu_pytorch_tanh\""},
+    {"max_position_embeddings", "max_position_embeddings", "4096"},
+    {"norm_epsilon", "norm_eps", "1e-05"},
+    {"initializer_range", "initializer_range", "0.018042"},
+    {"residual_dropout", "dropout", "0.0"},
+    {"embedding_dropout", "dropout", "0.0", 0, true},
+    {"attention_dropout", "attention_dropout", "0.0"},
+    {"tie_word_embeddings", "tie_word_embeddings", "true"},
+};
+constexpr FixedKey kStarcoderFixed[] = {{"use_bias", "true", "true"}};
+constexpr ClassDefault kStarcoderIds[] = {
+    {"vocab_size", "49152"}, {"bos_token_id", "50256"}, {"eos_token_id", "50256"}};
+constexpr TensorRow kStarcoderTensors[] = {
+    {"model.embed_tokens.weight", "embedding.weight", "V", "D"},
+    {"model.layers.#.input_layernorm.*", "layers.#.self_attention_norm.*", "D"},
+    {"model.layers.#.self_attn.{q_proj,k_proj,v_proj}.*", "layers.#.self_attention.qkv.*", "QKK",
+     "D", Stream::kNone, Change::kToHalves},
+    {"model.layers.#.self_attn.o_proj.*", "layers.#.self_attention.out.*", "D", "Q"},
+    {"model.layers.#.post_attention_layernorm.*", "layers.#.feed_forward_norm.*", "D"},
+    {"model.layers.#.mlp.c_fc.*", "layers.#.feed_forward.up.*", "F", "D"},
+    {"model.layers.#.mlp.c_proj.*", "layers.#.feed_forward.down.*", "D", "F"},
+    {"model.norm.*", "norm.*", "D"},
+    {"lm_head.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::untied},
+};
+
+void read_starcoder(const Json& theirs, Json& model, Reasons& reasons) {
+  read_rope(theirs, model, reasons);
+  const Json window = value_of(theirs, "sliding_window", 0);
+  if (!window.is_number_integer()) {
+    reasons.push_back(concat("sliding_window is ", window.dump(), ", expected an integer or null"));
+    return;
+  }
+  model["attention_window"] = window;
+}
+
+void write_starcoder(const ModelFacts& facts, Json& theirs) {
+  const ModelOptions& model = facts.config.model;
+  write_rope(model, theirs);
+  theirs.erase("head_dim");  // the class has none
+  theirs["sliding_window"] =
+      model.attention_window > 0 ? Json(model.attention_window) : Json(nullptr);
+}
+
 }  // namespace
 
 extern const Architecture kGpt2 = {
@@ -238,6 +289,24 @@ extern const Architecture kGptNeox = {
     .read_more = read_neox,
     .write_more = write_neox,
     .refuse_more = refuse_neox,
+};
+
+extern const Architecture kStarcoder2 = {
+    .name = "starcoder2",
+    .prefix = "model.",
+    .type = ModelType::kDecoder,
+    .classes = {{"clm", "Starcoder2ForCausalLM"}},
+    .headless = "Starcoder2Model",
+    .keys = kStarcoderKeys,
+    .fixed = kStarcoderFixed,
+    .options = kNeoxOptions,
+    .ids = kStarcoderIds,
+    .tensors = kStarcoderTensors,
+    .skipped = {"model.layers.*.self_attn.rotary_emb.inv_freq", "lm_head.weight"},
+    .tied = {{"model.embed_tokens.weight", "lm_head.weight"}},
+    .carried = {"attention_window"},
+    .read_more = read_starcoder,
+    .write_more = write_starcoder,
 };
 
 extern const Architecture kOpt = {

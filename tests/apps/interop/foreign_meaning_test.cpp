@@ -59,6 +59,7 @@ TEST(ForeignMeaning, AKeyThatIsAbsentIsWhatTheClassTakes) {
                           Case{"gemma3_text", 0, 0, 0, 4096, 256},
                           Case{"gpt_neox", 0, 0, 0},
                           Case{"opt", 0.1, 0, 0},
+                          Case{"starcoder2", 0, 0, 0},
                           Case{"olmo2", 0, 0, 0},
                           Case{"smollm3", 0, 0, 0},
                           Case{"qwen2", 0, 0, 0},
@@ -83,7 +84,7 @@ TEST(ForeignMeaning, AKeyThatIsAbsentIsWhatTheClassTakes) {
     EXPECT_EQ(config.model.attention_window, one.window) << one.name;
     EXPECT_EQ(config.model.head_size, one.head_size) << one.name;  // 0: hidden_size / heads
   }
-  EXPECT_EQ(std::size(architectures()), 24u);  // a new one needs a line above
+  EXPECT_EQ(std::size(architectures()), 25u);  // a new one needs a line above
 }
 
 // Every number of the tables, neither ours nor the class's default.

@@ -17,7 +17,7 @@ class HuggingFaceStep : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceStep,
                          testing::Values("t5", "t5_gated_untied", "mt5", "m2m_100", "gemma2",
                                          "gemma2_full", "gpt_neox", "gpt_neox_serial", "opt",
-                                         "qwen3_step", "llama_step"),
+                                         "qwen3_step", "llama_step", "starcoder2"),
                          [](const auto& info) { return std::string(info.param); });
 
 // The sum with weights cos(0), cos(1), ...
