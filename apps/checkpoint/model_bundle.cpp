@@ -54,6 +54,13 @@ SpanExtractor build_model(const Config& config, const TokenizerPair& tokenizers,
 }
 
 template <>
+TokenClassifier build_model(const Config& config, const TokenizerPair& tokenizers,
+                            const ParamScope& scope) {
+  return TokenClassifier(config.model, text_vocabulary(tokenizers),
+                         static_cast<int64_t>(config.data.labels.size()), scope);
+}
+
+template <>
 ImageClassifier build_model(const Config& config, const TokenizerPair&, const ParamScope& scope) {
   const ImageSize& size = config.data.image.size;
   if (!size.known()) {
@@ -148,6 +155,7 @@ template struct ModelBundle<RnnAttention>;
 template struct ModelBundle<LanguageModel>;
 template struct ModelBundle<SequenceClassifier>;
 template struct ModelBundle<SpanExtractor>;
+template struct ModelBundle<TokenClassifier>;
 template struct ModelBundle<ImageClassifier>;
 
 }  // namespace tapestry

@@ -244,6 +244,32 @@ void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
   bind_split(s, corpus);
 }
 
+// Words with a tag each.
+void bind_tagged(ConfigSection& s, CorpusSpec& corpus) {
+  const std::string kind = choose(s, corpus, with_records("conll"));
+  const ColumnKey words{
+      "tokens_column", &CorpusSpec::tokens_column,
+      "Column of the words, by number from 1 or by name: of a conll the number, 1 where none is "
+      "given; of a jsonl a list (tokens); of a tsv or csv a text with spaces between the words."};
+  const ColumnKey tags{
+      "tags_column", &CorpusSpec::tags_column,
+      "Column of their tags: of a conll a number from 1, or last; of a jsonl a list (tags, labels "
+      "or ner_tags, which the first record has) of names, or of places of data.labels from 0."};
+  if (const RecordFormat* format = format_named(kind)) {
+    bind_records(s, corpus, *format, CorpusSpec::Kind::kTagged, {words, tags});
+    return bind_split(s, corpus);
+  }
+  s.demand("conll");
+  s.read_input_file("conll", corpus.conll,
+                    "File with a word and its tag in each line, in columns between spaces or tabs; "
+                    "a blank line ends a sentence (CoNLL 2003).");
+  corpus.settle_columns(CorpusSpec::Kind::kTagged);
+  for (const ColumnKey& column : {words, tags}) {
+    s.read_column(column.key, corpus.*column.member, column.meaning);
+  }
+  bind_split(s, corpus);
+}
+
 void bind_points(ConfigSection& s, CorpusSpec& corpus) {
   const RecordFormat& format = chosen_format(s, corpus, kCsv);
   const bool several = s.given("x_columns") || !corpus.x_columns.empty();

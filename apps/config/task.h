@@ -45,6 +45,7 @@ enum Ability : unsigned {
   kClassifies = 1 << 5,
   kFindsAnswers = 1 << 6,  ///< spans of a context that answer a question
   kPredictsNumbers = 1 << 7,
+  kLabelsWords = 1 << 8,
 };
 
 /// A section that only some tasks have.

@@ -117,7 +117,7 @@ void add_classes(const Config& config, Json& theirs) {
   }
   theirs["id2label"] = names;
   theirs["label2id"] = ids;
-  theirs["problem_type"] = "single_label_classification";
+  if (config.task->can(kClassifies)) theirs["problem_type"] = "single_label_classification";
 }
 
 // True for a masked model that was imported without a head and has not learnt one.

@@ -38,6 +38,7 @@ constexpr std::pair<const char*, const char*> kHeads[] = {
     {"mlm", "cls.predictions.transform.dense.weight"},
     {"mlm", "lm_head.dense.weight"},
     {"question_answering", "qa_outputs.weight"},
+    {"token_classification", "classifier.weight"},
 };
 
 bool has_head(const Folder& folder, const std::string& task) {
@@ -117,6 +118,7 @@ Json corpus_of(const std::string& task, const std::string& folder, bool images) 
   if (task == "translation") return {{"source", folder}, {"target", folder}};
   if (task == "classification") return {{images ? "images" : "tsv", folder}};
   if (task == "question_answering") return {{"squad", folder}};
+  if (task == "token_classification") return {{"conll", folder}};
   return {{"text", folder}};
 }
 
@@ -141,7 +143,7 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
     int64_t longest = std::min(usual, most);
     // Their classifiers read what has a position, and their answers are looked for in windows of
     // 384 tokens: one that answers no longer knows what it was trained with.
-    if (task == "classification") longest = most;
+    if (find_task(task)->has_classes) longest = most;
     if (task == "question_answering") {
       constexpr int64_t kWindow = 384;
       longest = std::min(kWindow, most);
@@ -149,7 +151,7 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
     }
     data[blocks ? "block_size" : "max_length"] = longest;
   }
-  if (task == "classification") data["labels"] = labels;
+  if (find_task(task)->has_classes) data["labels"] = labels;
   if (images)
     data["image"] = our_image_format(
         folder.config, read_json_if_there(folder.path + "/" + kPreprocessorFile), reasons);
@@ -163,7 +165,8 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
   Json model = our_model(architecture, folder.config, reasons);
   const bool predicts = has_head && (task == "mlm" || task == "clm" || task == "translation");
   if (predicts) compare_tied(folder, model, reasons, notes);
-  const Json labels = task == "classification" ? labels_of(folder.config, reasons) : Json::array();
+  const Json labels =
+      find_task(task)->has_classes ? labels_of(folder.config, reasons) : Json::array();
   if (task == "classification") check_classes(folder.config, labels, reasons);
   for (const char* key : architecture.only_trained) {
     const Json value = folder.config.value(key, Json());

@@ -30,7 +30,7 @@ TextFrame frame_of(const ModelFiles& model, const SpecialIds& ids) {
     if (begins_with_eos(config)) frame.before = model.tokenizers.target->special().document();
   } else {
     add(frame.before, ids.bos);
-    if (config.task->can(kClassifies)) add(frame.after, ids.eos);
+    if (config.task->has_classes) add(frame.after, ids.eos);
   }
   return frame;
 }
@@ -49,7 +49,7 @@ Json tokens_of(const ModelFiles& model, const SpecialIds& ids) {
   add("pad_token", ids.pad);
   add("mask_token", ids.mask);
   const bool encoder = model.config.model_type == ModelType::kEncoder;
-  if (model.config.task->can(kClassifies) || (encoder && tokenizer.special().one_text)) {
+  if (model.config.task->has_classes || (encoder && tokenizer.special().one_text)) {
     add("cls_token", ids.bos);
     add("sep_token", ids.eos);
   }

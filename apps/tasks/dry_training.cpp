@@ -112,6 +112,14 @@ CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const
                     ids(2, batch.rows, Device{}), options);
 }
 
+CrossEntropy dry_loss(const TokenClassifier& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options) {
+  const Device device = parse_device(config.device);
+  const Var hidden = model.hidden(ids(batch.rows, batch.target, device),
+                                  lengths(batch.rows, batch.target, device));
+  return model.loss(hidden, targets(batch, 1), options);
+}
+
 CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options) {
   const ImageSize& size = config.data.image.size;

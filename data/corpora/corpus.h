@@ -41,13 +41,15 @@
 
 namespace tapestry {
 
-/// One corpus of a list. Set exactly one of: source and target, records, ding, text, images, squad.
+/// One corpus of a list. Set exactly one of: source and target, records, ding, text, images, squad,
+/// conll.
 /// The set columns decide the kind of the records (data/corpora/record_files.h):
 ///
 ///   prompt and answer           prompts that a causal model answers (data/examples/prompts.h)
 ///   label_column                texts with a class each; so are images (data/images/images.h)
 ///   context_column              questions about texts (data/examples/questions.h), as are squad's
 ///   x_column, x_columns, y_column, class_column   points for regression (data/examples/points.h)
+///   tokens_column, tags_column  words with a tag each (data/corpora/tagged_reader.h); so is a conll
 ///   text_column                 texts
 ///   source_column, target_column  pairs of sentences
 ///
@@ -55,6 +57,7 @@ namespace tapestry {
 struct CorpusSpec {
   static constexpr const char* kDirections[] = {"de-en", "en-de"};
   static constexpr const char* kDocuments[] = {"lines", "paragraphs", "fortunes", "file"};
+  static constexpr const char* kLastColumn = "last";  ///< tags_column of a conll
   static constexpr const char* kSplits[] = {"all", "train", "valid", "test"};
 
   std::string source;  ///< file of one sentence per line
@@ -67,6 +70,8 @@ struct CorpusSpec {
   std::string label_column;  ///< the class of the text
   std::string context_column, question_column, answer_column;
   std::string answer_start_column;  ///< the character of the context where the answer begins
+  /// The words of a sentence and their tags; of a conll column numbers, or "last".
+  std::string tokens_column, tags_column;
   std::string x_column, y_column;
   std::vector<std::string> x_columns;  ///< of points: several, instead of x_column
   std::string class_column;            ///< of points: the class of each, instead of y_column
@@ -82,6 +87,7 @@ struct CorpusSpec {
   std::string images;  ///< IDX file of images, or TSV of labels and paths of images
   std::string labels;  ///< IDX file of their labels; empty: images is a TSV
   std::string squad;   ///< file of questions in SQuAD's format
+  std::string conll;   ///< file of words with a tag each
   /// With documents "file": the Unicode characters floor(n * begin) to floor(n * end) of all n. The
   /// same for images.
   double range_begin = 0;
@@ -107,6 +113,7 @@ struct CorpusSpec {
     kImages,
     kPrompted,
     kQuestions,
+    kTagged,
     kPoints
   };
   /// Throws Error(kConfig) if the members contradict each other.

@@ -55,14 +55,21 @@ class FieldCollector : public nlohmann::json_sax<Json> {
     return true;
   }
   bool start_array(std::size_t) override {
-    if (depth_ > 0) other("a list");
+    const int64_t i = wanted();
+    if (i >= 0 && fields_[static_cast<size_t>(i)].list) {
+      set(static_cast<size_t>(i), "", nullptr);
+      list_ = i;
+      is_first_ = true;
+    } else if (depth_ > 0) {
+      other("a list");
+    }
     ++depth_;
     ++lists_;
     return true;
   }
   bool end_array() override {
     --depth_;
-    --lists_;
+    if (--lists_ == 0) list_ = -1;
     return true;
   }
   bool parse_error(std::size_t byte, const std::string& token,
@@ -93,11 +100,27 @@ class FieldCollector : public nlohmann::json_sax<Json> {
     return -1;
   }
   bool text(const std::string& value) {
-    if (const int64_t i = wanted(); i >= 0) set(static_cast<size_t>(i), value, nullptr);
+    if (list_ >= 0) return item(value);
+    if (const int64_t i = wanted(); i >= 0) {
+      const bool list = fields_[static_cast<size_t>(i)].list;
+      set(static_cast<size_t>(i), value, list ? "another value" : nullptr);
+    }
     return true;
   }
   bool other(const char* kind) {
+    if (list_ >= 0) others_[static_cast<size_t>(list_)] = "a list of other values";
     if (const int64_t i = wanted(); i >= 0) set(static_cast<size_t>(i), "", kind);
+    return true;
+  }
+  // An item of the list that is asked for.
+  bool item(const std::string& value) {
+    std::string& all = values_.texts[static_cast<size_t>(list_)];
+    if (lists_ > 1 || value.find(RecordField::kListSeparator) != std::string::npos) {
+      others_[static_cast<size_t>(list_)] = "a list of other values";
+    }
+    if (!is_first_) all += RecordField::kListSeparator;
+    all += value;
+    is_first_ = false;
     return true;
   }
   void set(size_t i, const std::string& value, const char* kind) {
@@ -112,6 +135,8 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   std::string path_;
   std::vector<size_t> prefixes_;  // the length of the path to each open object, its dot included
   int64_t depth_ = 0, lists_ = 0;
+  int64_t list_ = -1;  // the field whose list is being read
+  bool is_first_ = true;
   bool is_object_ = false, is_half_surrogate_ = false;
   std::string problem_;
 };
@@ -175,7 +200,8 @@ RecordReader::Row JsonlReader::next(RecordValues& values) {
       values.texts[i] = kind;
     } else {
       const std::string problem =
-          concat("the field '", field.name, "' must be a text or a number, got ", kind);
+          concat("the field '", field.name, "' must be a ",
+                 field.list ? "list of texts" : "text or a number", ", got ", kind);
       return odd(Row::kOdd, problem, [&] { return concat("[data] ", place_, ": ", problem, '.'); });
     }
   }

@@ -63,6 +63,10 @@ struct RecordField {
   bool optional = false;
   /// A tsv or csv must have the column though records may leave it empty: somebody asked for it.
   bool asked_for = false;
+  /// In a jsonl it is a list of texts or numbers, of which the value has each, with kListSeparator
+  /// between them; in other formats a text.
+  bool list = false;
+  static constexpr char kListSeparator = '\x1f';
 
   bool needs_column() const { return !optional || asked_for; }
 };

@@ -85,6 +85,16 @@ GradcheckCase span_case(const Inputs& in, const std::string& name, const ModelOp
       });
 }
 
+GradcheckCase tokens_case(const Inputs& in, const std::string& name, const ModelOptions& options) {
+  const Tensor ids = in.ints({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4}), lengths = in.lengths({4, 3});
+  const Tensor labels = in.ints({-1, 2, 0, 1, 1, -1, 2, -1}, {2, 4}).to(Device{});
+  return loss_case(name, options,
+                   std::make_shared<Built<TokenClassifier>>(in, options, kVocabulary, int64_t{3}),
+                   [=](const TokenClassifier& model) {
+                     return model.loss(model.hidden(ids, lengths), labels, {}).loss;
+                   });
+}
+
 template <class Model>
 GradcheckCase image_case(const Inputs& in, const std::string& name, const ModelOptions& options) {
   const ImageClasses data{.height = 4, .width = 6, .channels = 3, .classes = 3};
@@ -246,6 +256,7 @@ void add_masked_models(Cases& cases, const Inputs& in) {
   plain.output_bias = true;
   cases.push_back(language_model_case(in, "LanguageModel, masked, linear head", plain, false));
   cases.push_back(classifier_case(in, "SequenceClassifier", bert));
+  cases.push_back(tokens_case(in, "TokenClassifier", bert));
   ModelOptions spans = bert;
   spans.bias = false;  // a softmax over places cancels a common term, such as the last norm's bias
   cases.push_back(span_case(in, "SpanExtractor", spans));
@@ -310,6 +321,10 @@ GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& 
 
 GradcheckCase span_extractor_gradcheck(const std::string& name, const ModelOptions& options) {
   return span_case(Inputs(), name, options);
+}
+
+GradcheckCase token_classifier_gradcheck(const std::string& name, const ModelOptions& options) {
+  return tokens_case(Inputs(), name, options);
 }
 
 GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options) {

@@ -80,6 +80,7 @@ constexpr TensorRow kBertTensors[] = {
      &ModelFacts::classifies},
     {"qa_outputs.*", "span_head.*", "2", "D", Stream::kNone, Change::kNone,
      &ModelFacts::finds_spans},
+    {"classifier.*", "token_head.*", "C", "D", Stream::kNone, Change::kNone, &ModelFacts::tags},
 };
 constexpr TensorRow kRobertaTensors[] = {
     {"^embeddings.position_embeddings.weight", "positions.weight", "P", "D", Stream::kNone,
@@ -98,6 +99,7 @@ constexpr TensorRow kRobertaTensors[] = {
      &ModelFacts::classifies},
     {"qa_outputs.*", "span_head.*", "2", "D", Stream::kNone, Change::kNone,
      &ModelFacts::finds_spans},
+    {"classifier.*", "token_head.*", "C", "D", Stream::kNone, Change::kNone, &ModelFacts::tags},
 };
 
 // RoBERTa and those that differ by their vocabulary only.
@@ -130,7 +132,8 @@ extern const Architecture kBert = {
     .classes = {{"mlm", "BertForMaskedLM"},
                 {"mlm", "BertForPreTraining"},
                 {"classification", "BertForSequenceClassification"},
-                {"question_answering", "BertForQuestionAnswering"}},
+                {"question_answering", "BertForQuestionAnswering"},
+                {"token_classification", "BertForTokenClassification"}},
     .headless = "BertModel",
     .keys = kBertKeys,
     .fixed = kFixed,
@@ -151,7 +154,8 @@ extern const Architecture kRoberta =
     of_family({.name = "roberta",
                .classes = {{"mlm", "RobertaForMaskedLM"},
                            {"classification", "RobertaForSequenceClassification"},
-                           {"question_answering", "RobertaForQuestionAnswering"}},
+                           {"question_answering", "RobertaForQuestionAnswering"},
+                           {"token_classification", "RobertaForTokenClassification"}},
                .headless = "RobertaModel",
                .ids = kRobertaIds});
 
@@ -159,7 +163,8 @@ extern const Architecture kXlmRoberta =
     of_family({.name = "xlm-roberta",
                .classes = {{"mlm", "XLMRobertaForMaskedLM"},
                            {"classification", "XLMRobertaForSequenceClassification"},
-                           {"question_answering", "XLMRobertaForQuestionAnswering"}},
+                           {"question_answering", "XLMRobertaForQuestionAnswering"},
+                           {"token_classification", "XLMRobertaForTokenClassification"}},
                .headless = "XLMRobertaModel",
                .ids = kXlmRobertaIds});
 
@@ -167,7 +172,8 @@ extern const Architecture kCamembert =
     of_family({.name = "camembert",
                .classes = {{"mlm", "CamembertForMaskedLM"},
                            {"classification", "CamembertForSequenceClassification"},
-                           {"question_answering", "CamembertForQuestionAnswering"}},
+                           {"question_answering", "CamembertForQuestionAnswering"},
+                           {"token_classification", "CamembertForTokenClassification"}},
                .headless = "CamembertModel",
                .ids = kXlmRobertaIds});
 

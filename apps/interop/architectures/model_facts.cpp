@@ -18,7 +18,8 @@ ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given
   plain = !gated;
   classifies = config.task->can(kClassifies);
   finds_spans = config.task->can(kFindsAnswers);
-  masked = config.model_type == ModelType::kEncoder && !classifies && !finds_spans;
+  tags = config.task->can(kLabelsWords);
+  masked = config.model_type == ModelType::kEncoder && config.task->can(kFillsMasks);
   fills_tied = masked && tied;
   fills_untied = masked && untied;
   pre = model.norm_position == NormPosition::kPre;

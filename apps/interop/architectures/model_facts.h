@@ -38,7 +38,7 @@ struct ModelFacts {
   bool both_sides, shared, separate, tied, untied;
   bool learned, final_norm, embedding_norm, segments, output_bias;
   bool gated, plain;
-  bool masked, fills_tied, fills_untied, classifies, pooled, finds_spans;
+  bool masked, fills_tied, fills_untied, classifies, pooled, finds_spans, tags;
   /// True if THEIR dense layers and norms have biases. If ours have none, theirs are zeros.
   bool biases = true, norm_biases = true;
   /// The same of the projections of attention, where they differ from `biases`.
