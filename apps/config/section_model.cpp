@@ -332,6 +332,14 @@ void bind_model(ConfigSection& s, Config& config) {
                    {{"transform", true}, {"linear", false}},
                    "What fills the masks: a layer with activation and norm before the classifier, "
                    "as BERT's, or the classifier only.");
+  s.read_choice_if(words && config.model_type == ModelType::kEncoder, with_type, "pooler",
+                   model.pooler,
+                   {{"tanh", Pooler::kTanh},
+                    {"relu", Pooler::kRelu},
+                    {"gelu", Pooler::kGelu},
+                    {"normed", Pooler::kNormed}},
+                   "The layer between the first token and the classes of a text: its activation "
+                   "(BERT tanh, DistilBERT relu, ELECTRA gelu), or gelu and a norm (ModernBERT).");
   s.read_if(writes || (fills && !model.transformed_head), with_type, "output_bias",
             model.output_bias,
             "The classifier over the vocabulary has a bias; with masked_head: transform it has one "

@@ -37,6 +37,9 @@ constexpr std::pair<const char*, const char*> kHeads[] = {
     {"classification", "classifier.out_proj.weight"},
     {"mlm", "cls.predictions.transform.dense.weight"},
     {"mlm", "lm_head.dense.weight"},
+    {"mlm", "vocab_transform.weight"},
+    {"mlm", "generator_predictions.dense.weight"},
+    {"mlm", "decoder.bias"},
     {"question_answering", "qa_outputs.weight"},
     {"token_classification", "classifier.weight"},
 };
@@ -170,7 +173,7 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
   if (task == "classification") check_classes(folder.config, labels, reasons);
   for (const char* key : architecture.only_trained) {
     const Json value = folder.config.value(key, Json());
-    const double ours = key == std::string_view("classifier_dropout")
+    const double ours = std::string_view(key).find("classif") != std::string_view::npos
                             ? model.value("dropout", Json(0)).get<double>()
                             : 0;
     if (!value.is_number() || value.get<double>() == ours) continue;
@@ -310,7 +313,7 @@ std::vector<TensorPair> pooler_of(const Folder& folder, ModelFacts facts) {
   facts.pooled = true;
   std::vector<TensorPair> found;
   for (TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
-    if (!pair.ours.starts_with("pooler.") || !folder.names.has(pair.theirs[0])) continue;
+    if (!pair.ours.starts_with("pooler") || !folder.names.has(pair.theirs[0])) continue;
     pair.theirs[0] = folder.names.stored(pair.theirs[0]);
     const StoredTensor& stored = *folder.reader.find(pair.theirs[0]);
     if (stored.shape != pair.their_shapes[0] || !fits(stored.type, DType::kFloat32)) return {};

@@ -259,8 +259,7 @@ void dry_run(const SpanExtractor& model, const DryBatch& batch, const Config&) {
 }
 
 void dry_run(const TokenClassifier& model, const DryBatch& batch, const Config&) {
-  model.logits(
-      model.hidden(ids(batch.rows, batch.target), lengths(batch.rows, batch.target)));
+  model.logits(model.hidden(ids(batch.rows, batch.target), lengths(batch.rows, batch.target)));
 }
 
 void dry_run(const ImageClassifier& model, const DryBatch& batch, const Config& config) {

@@ -20,10 +20,8 @@ extern const Task kRegression;
 namespace {
 
 const TaskKind* const kTasks[] = {
-    &kTranslation,         &kClm,
-    &kMlm,                 &kDenoising,
-    &kClassification,      &kTokenClassification,
-    &kQuestionAnswering,   &kRegression,
+    &kTranslation,       &kClm,        &kMlm, &kDenoising, &kClassification, &kTokenClassification,
+    &kQuestionAnswering, &kRegression,
 };
 
 }  // namespace

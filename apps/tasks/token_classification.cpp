@@ -105,8 +105,7 @@ Labelled label_all(const TokenClassifierModel& model, const TaggedCorpus& corpus
     const TaggedBatch batch = make_tagged_batch(corpus, windows);
     const Var hidden = hidden_of(model, batch);
     if (losses != nullptr) {
-      own_losses.push_back(
-          LossSums::part_of(model.model.loss(hidden, batch.labels, *losses)));
+      own_losses.push_back(LossSums::part_of(model.model.loss(hidden, batch.labels, *losses)));
     }
     const Var logits = model.model.logits(hidden);
     const std::vector<double> values = softmax(logits).value().to(Device{}).to_vector<double>();
@@ -178,8 +177,8 @@ struct TokenKind {
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
           return load_held_out(config, corpora, *tokenizers.source, context);
         });
-    model = std::make_unique<TokenClassifierModel>(config, std::move(tokenizers),
-                                                   ModelUse::kTraining);
+    model =
+        std::make_unique<TokenClassifierModel>(config, std::move(tokenizers), ModelUse::kTraining);
   }
 
   TaggedBatches batches(DataPosition start) const {
@@ -187,9 +186,9 @@ struct TokenKind {
   }
   static UpdateSize size_of(const TaggedBatch& batch) {
     const std::vector<int32_t> labels = batch.labels.to_vector<int32_t>();
-    return {.tokens = batch.tokens,
-            .targets = static_cast<double>(std::ssize(labels) -
-                                           std::ranges::count(labels, kNoTarget))};
+    return {
+        .tokens = batch.tokens,
+        .targets = static_cast<double>(std::ssize(labels) - std::ranges::count(labels, kNoTarget))};
   }
   CrossEntropy loss(const TaggedBatch& batch, const CrossEntropyOptions& options) const {
     return loss_of(*model, batch, options);
@@ -216,10 +215,8 @@ struct TokenKind {
 
 Evaluation evaluate(ModelFiles files, const std::string& device,
                     const std::vector<CorpusSpec>& corpora) {
-  const auto model =
-      TokenClassifierModel::load(std::move(files), device, "evaluate", kLabelsWords);
-  const TaggedCorpus corpus =
-      load_held_out(model->config, corpora, *model->tokenizers.source);
+  const auto model = TokenClassifierModel::load(std::move(files), device, "evaluate", kLabelsWords);
+  const TaggedCorpus corpus = load_held_out(model->config, corpora, *model->tokenizers.source);
   warn_of_dropped(corpus.counts);
   const CrossEntropyOptions options;
   const Labelled labelled = label_all(*model, corpus, &options, {});
@@ -235,13 +232,14 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
 
 }  // namespace
 
-extern const Task kTokenClassification(
-    {.name = "token_classification",
-     .abilities = kLabelsWords,
-     .metrics = {"f1", "precision", "recall", "accuracy", "nll", "loss"},
-     .bind_corpus = bind_tagged,
-     .has_classes = true},
-    {&kTokenClassifierModel}, make_supervised<TokenKind>, evaluate);
+extern const Task kTokenClassification({.name = "token_classification",
+                                        .abilities = kLabelsWords,
+                                        .metrics = {"f1", "precision", "recall", "accuracy", "nll",
+                                                    "loss"},
+                                        .bind_corpus = bind_tagged,
+                                        .has_classes = true},
+                                       {&kTokenClassifierModel}, make_supervised<TokenKind>,
+                                       evaluate);
 
 std::vector<std::vector<WordLabel>> label_words(const TokenClassifierModel& model,
                                                 const TaggedCorpus& corpus,

@@ -64,8 +64,8 @@ std::vector<Column> columns_of(Kind kind) {
   return {};
 }
 
-constexpr Kind kOfColumns[] = {Kind::kPairs, Kind::kText, Kind::kLabelled, Kind::kQuestions,
-                               Kind::kTagged, Kind::kPoints};
+constexpr Kind kOfColumns[] = {Kind::kPairs,     Kind::kText,   Kind::kLabelled,
+                               Kind::kQuestions, Kind::kTagged, Kind::kPoints};
 
 bool any_column(const CorpusSpec& spec, Kind kind) {
   const bool lists = !spec.x_columns.empty() || !spec.class_column.empty();
@@ -171,12 +171,12 @@ void validate_template(const OptionReport& report, const char* member, const std
 CorpusSpec::Kind CorpusSpec::kind() const {
   const OptionReport report = OptionReport::throwing("data");
   const bool parallel = !source.empty() || !target.empty();
-  report.expect(
-      parallel + has_records() + !ding.empty() + !text.empty() + !images.empty() + !squad.empty() +
-              !conll.empty() ==
-          1,
-      "", "a corpus must have exactly one of source and target, ", record_format_names(", "),
-      ", ding, text, images, squad, conll, got ", str().empty() ? "none" : str(), '.');
+  report.expect(parallel + has_records() + !ding.empty() + !text.empty() + !images.empty() +
+                        !squad.empty() + !conll.empty() ==
+                    1,
+                "", "a corpus must have exactly one of source and target, ",
+                record_format_names(", "), ", ding, text, images, squad, conll, got ",
+                str().empty() ? "none" : str(), '.');
   report.expect(!parallel || (!source.empty() && !target.empty()), "",
                 "a corpus must have source and target, got only ",
                 source.empty() ? "target " : "source ", str(), '.');
@@ -188,7 +188,8 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   if (!conll.empty()) return Kind::kTagged;
   if (!prompt.empty() || !answer.empty()) return Kind::kPrompted;
   if (!label_column.empty()) return Kind::kLabelled;
-  for (const Kind one : {Kind::kQuestions, Kind::kTagged, Kind::kPoints, Kind::kText, Kind::kPairs}) {
+  for (const Kind one :
+       {Kind::kQuestions, Kind::kTagged, Kind::kPoints, Kind::kText, Kind::kPairs}) {
     if (any_column(*this, one)) return one;
   }
   return records.format == &kTsv   ? Kind::kPairs
@@ -204,10 +205,14 @@ bool CorpusSpec::has_target() const {
 namespace {
 
 constexpr std::pair<const char*, std::string CorpusSpec::*> kFiles[] = {
-    {"source", &CorpusSpec::source}, {"target", &CorpusSpec::target},
-    {"ding", &CorpusSpec::ding},     {"text", &CorpusSpec::text},
-    {"images", &CorpusSpec::images}, {"labels", &CorpusSpec::labels},
-    {"squad", &CorpusSpec::squad},   {"conll", &CorpusSpec::conll},
+    {"source", &CorpusSpec::source},
+    {"target", &CorpusSpec::target},
+    {"ding", &CorpusSpec::ding},
+    {"text", &CorpusSpec::text},
+    {"images", &CorpusSpec::images},
+    {"labels", &CorpusSpec::labels},
+    {"squad", &CorpusSpec::squad},
+    {"conll", &CorpusSpec::conll},
     {"pair_weights", &CorpusSpec::pair_weights}};
 
 }  // namespace

@@ -49,9 +49,8 @@ namespace tapestry {
 ///   label_column                texts with a class each; so are images (data/images/images.h)
 ///   context_column              questions about texts (data/examples/questions.h), as are squad's
 ///   x_column, x_columns, y_column, class_column   points for regression (data/examples/points.h)
-///   tokens_column, tags_column  words with a tag each (data/corpora/tagged_reader.h); so is a conll
-///   text_column                 texts
-///   source_column, target_column  pairs of sentences
+///   tokens_column, tags_column  words with a tag each (data/corpora/tagged_reader.h); so is a
+///   conll text_column                 texts source_column, target_column  pairs of sentences
 ///
 /// Without any column a tsv holds pairs, a jsonl questions and a csv points.
 struct CorpusSpec {
@@ -67,7 +66,8 @@ struct CorpusSpec {
   // settle_columns() sets it.
   std::string source_column, target_column;
   std::string text_column;
-  std::string label_column;  ///< the class of the text
+  std::string label_column;      ///< the class of the text
+  std::string text_pair_column;  ///< of labelled texts: a second text behind each, or ""
   std::string context_column, question_column, answer_column;
   std::string answer_start_column;  ///< the character of the context where the answer begins
   /// The words of a sentence and their tags; of a conll column numbers, or "last".

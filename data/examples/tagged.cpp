@@ -265,8 +265,7 @@ TaggedBatches::TaggedBatches(const TaggedCorpus& corpus, const BatchOptions& opt
       walk_(EpochPlans::of_lengths(
                 mixture_of(std::ssize(corpus.windows), corpus.parts, options),
                 [&corpus, specials = corpus.special.classified().size()](int64_t, int64_t row) {
-                  const int64_t length =
-                      corpus.windows[static_cast<size_t>(row)].count + specials;
+                  const int64_t length = corpus.windows[static_cast<size_t>(row)].count + specials;
                   return RowLength{length, length};
                 },
                 options),

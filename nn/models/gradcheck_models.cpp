@@ -257,6 +257,13 @@ void add_masked_models(Cases& cases, const Inputs& in) {
   cases.push_back(language_model_case(in, "LanguageModel, masked, linear head", plain, false));
   cases.push_back(classifier_case(in, "SequenceClassifier", bert));
   cases.push_back(tokens_case(in, "TokenClassifier", bert));
+  ModelOptions distil = bert, modern = bert;
+  distil.pooler = Pooler::kRelu;
+  cases.push_back(classifier_case(in, "SequenceClassifier, DistilBERT", distil));
+  cases.back().tolerance = 1e-4;  // relu
+  modern.pooler = Pooler::kNormed;
+  modern.bias = false;
+  cases.push_back(classifier_case(in, "SequenceClassifier, ModernBERT", modern));
   ModelOptions spans = bert;
   spans.bias = false;  // a softmax over places cancels a common term, such as the last norm's bias
   cases.push_back(span_case(in, "SpanExtractor", spans));
@@ -266,6 +273,10 @@ void add_image_models(Cases& cases, const Inputs& in) {
   ModelOptions vit = gpt_options();
   vit.patch_size = 2;
   cases.push_back(image_case<VisionTransformer>(in, "VisionTransformer", vit));
+  ModelOptions deit = vit;
+  deit.pooled_head = false;
+  deit.distillation_token = true;
+  cases.push_back(image_case<VisionTransformer>(in, "VisionTransformer, DeiT", deit));
   vit.pooled_head = false;
   vit.position_embedding = PositionEmbedding::kRope;
   cases.push_back(image_case<VisionTransformer>(in, "VisionTransformer, rotary, linear head", vit));

@@ -33,6 +33,10 @@ constexpr const char* name_of(LayerType type) {
   return nullptr;
 }
 
+/// What a classifier of texts reads: act(dense(x_0)), with tanh (BERT), relu (DistilBERT) or gelu
+/// (ELECTRA), or norm(gelu(dense(x_0))) (ModernBERT).
+enum class Pooler { kTanh, kRelu, kGelu, kNormed };
+
 /// kFairseq: fairseq_positions(), from position 2 on.
 enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kAlibi, kRelative, kNone, kFairseq };
 
@@ -100,8 +104,10 @@ struct ModelOptions {
   /// For a recurrent encoder-decoder: each step of the decoder attends to the source; otherwise it
   /// gets one fixed vector of it (Cho et al. 2014).
   bool attends = true;
-  int64_t patch_size = 16;                 ///< side in pixels of a Vision Transformer's patches
-  bool pooled_head = true;                 ///< its head has a hidden layer: an MLP, else linear
+  int64_t patch_size = 16;          ///< side in pixels of a Vision Transformer's patches
+  bool pooled_head = true;          ///< its head has a hidden layer: an MLP, else linear
+  Pooler pooler = Pooler::kTanh;    ///< the hidden layer in front of a classifier of texts
+  bool distillation_token = false;  ///< a learned token behind a Vision Transformer's CLS (DeiT)
   AttentionPooling::Options pooling = {};  ///< of attention pooling, which reads nothing else here
   double dropout = 0.1;                    ///< of embeddings and sub-layer outputs
   double attention_dropout = 0.0;          ///< of attention weights

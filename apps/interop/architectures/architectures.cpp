@@ -7,9 +7,10 @@ namespace tapestry::interop {
 // A new one: a declaration, and its place in architectures().
 extern const Architecture kMistral;
 extern const Architecture kBert, kRoberta, kXlmRoberta, kCamembert;
+extern const Architecture kDistilBert, kElectra, kModernBert;
 extern const Architecture kPegasus, kBart, kMbart, kM2m100;
 extern const Architecture kT5, kMt5;
-extern const Architecture kVit;
+extern const Architecture kVit, kDeit;
 extern const Architecture kGemma, kGemma3, kOlmo2, kSmolLm3;
 
 namespace {
@@ -50,6 +51,8 @@ constexpr OffOption kOff[] = {
     {"embedding_norm", "false"},
     {"output_bias", "false"},
     {"masked_head", "transform"},
+    {"pooler", "tanh", "type", "encoder"},
+    {"distillation_token", "false", "type", "vit"},
     {"attention_bias", "auto"},
     {"qk_norm", "none"},
     {"attention_scale", "0"},
@@ -115,9 +118,10 @@ bool is_carried_otherwise(const std::string& key) {
 
 const std::vector<const Architecture*>& architectures() {
   static const std::vector<const Architecture*> all = {
-      &kGpt2,       &kLlama,     &kMistral, &kQwen2,   &kQwen3,  &kBert,  &kRoberta,
-      &kXlmRoberta, &kCamembert, &kMarian,  &kPegasus, &kBart,   &kMbart, &kM2m100,
-      &kT5,         &kMt5,       &kVit,     &kGemma,   &kGemma3, &kOlmo2, &kSmolLm3};
+      &kGpt2,       &kLlama,     &kMistral,    &kQwen2,   &kQwen3,  &kBert,  &kRoberta,
+      &kXlmRoberta, &kCamembert, &kMarian,     &kPegasus, &kBart,   &kMbart, &kM2m100,
+      &kT5,         &kMt5,       &kVit,        &kGemma,   &kGemma3, &kOlmo2, &kSmolLm3,
+      &kDistilBert, &kElectra,   &kModernBert, &kDeit};
   return all;
 }
 

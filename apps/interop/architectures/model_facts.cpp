@@ -52,7 +52,8 @@ int64_t ModelFacts::size(char letter) const {
       return model.chosen_head_size();
     case 'P':
       return config.model_type == ModelType::kVit
-                 ? 1 + (image.height / model.patch_size) * (image.width / model.patch_size)
+                 ? (model.distillation_token ? 2 : 1) +
+                       (image.height / model.patch_size) * (image.width / model.patch_size)
                  : model.max_position_embeddings;
     case 'T':
       return model.type_vocab_size;

@@ -89,7 +89,7 @@ void add_layer(const TensorRow& row, const ModelFacts& facts, const std::string&
 void add_side(const TensorRow& row, const ModelFacts& facts, const std::string& theirs,
               const std::string& ours, std::vector<TensorPair>& pairs) {
   if (theirs.find('#') == std::string::npos) return add_layer(row, facts, theirs, ours, pairs);
-  for (int64_t i = 0; i < facts.layers_of(ours); ++i) {
+  for (int64_t i = row.but_first ? 1 : 0; i < facts.layers_of(ours); ++i) {
     const std::string number = std::to_string(i);
     add_layer(row, facts, replaced(theirs, "#", number), replaced(ours, "#", number), pairs);
   }

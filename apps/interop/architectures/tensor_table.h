@@ -41,6 +41,7 @@ struct TensorRow {
   Change change = Change::kNone;
   bool ModelFacts::*when = nullptr;  ///< the row counts only then
   bool optional = false;             ///< zeros if ours lack it, as with any bias
+  bool but_first = false;            ///< the first layer lacks it
 };
 
 /// A row for one tensor of ours.
