@@ -29,7 +29,8 @@ namespace tapestry {
 /// The sections of each experiment that differ. Those of texts read the same made-up sentences: as
 /// pairs (train.src, train.tgt, the words backwards), as text (train.src), and with a class each,
 /// told by the first word (train.tsv, and as records train.jsonl), and with a question each, what
-/// comes after a word (train.json); "valid" likewise. Those of images read IDX files of pictures
+/// comes after a word (train.json), and with a tag each word (train.conll);
+/// "valid" likewise. Those of images read IDX files of pictures
 /// whose class is the corner with a bright square.
 inline const std::map<std::string, std::string> kTinyTasks = {
     {"translation", R"(task: translation
@@ -137,6 +138,17 @@ model:
   position_embedding: learned
   max_position_embeddings: 16
   type_vocab_size: 2
+)"},
+    {"tokens", R"(task: token_classification
+data:
+  train: {conll: train.conll}
+  valid: {conll: valid.conll}
+  max_length: 16
+tokenizer: {vocab_size: 40}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 16
 )"},
     {"images", R"(task: classification
 data:
@@ -356,7 +368,7 @@ class TinyRunFolder {
   void write_corpus(const std::string& name, int sentences, uint64_t seed) const {
     static const char* const kWords[] = {"ba", "ce", "di", "fo", "gu",
                                          "ha", "je", "ki", "lo", "mu"};
-    std::string source, target, labelled, records;
+    std::string source, target, labelled, records, tagged;
     nlohmann::json paragraphs = nlohmann::json::array();
     for (int i = 0; i < sentences; ++i) {
       const PhiloxKey key{seed, static_cast<uint32_t>(i), 0};
@@ -365,9 +377,14 @@ class TinyRunFolder {
       for (int w = 0; w < words; ++w) {
         const std::string word = kWords[philox_below(key, static_cast<uint64_t>(w), 10)];
         const std::string space = w > 0 ? " " : "";
+        // A word early in the alphabet is a name; one that follows a name goes on with it.
+        const bool name = word[0] < 'f';
+        const bool goes_on = name && w > 0 && tagged.ends_with("X\n");
+        tagged += concat(word, " _ ", !name ? "O" : goes_on ? "I-X" : "B-X", '\n');
         forwards += space + word;
         backwards.insert(0, word + space);
       }
+      tagged += '\n';
       source += forwards + '\n';
       target += backwards + '\n';
       const char* const when = forwards[0] < 'h' ? "early" : "late";
@@ -386,6 +403,7 @@ class TinyRunFolder {
     write(name + ".tgt", target);
     write(name + ".tsv", labelled);
     write(name + ".jsonl", records);
+    write(name + ".conll", "-DOCSTART- _ O\n\n" + tagged);
     write(name + ".json",
           nlohmann::json{{"data", {{{"title", name}, {"paragraphs", paragraphs}}}}}.dump());
   }

@@ -53,6 +53,8 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"infilling", {}},
     {"classification", {"data.labels=[early, late]"}},
     {"questions", {}},
+    {"tokens", {}},
+    {"tokens", {"data.train={jsonl: train.jsonl}"}},
     {"images", {}},
     {"images", {"data.image={height: 8, width: 8, channels: 1, mean: [0.5], std: [0.5]}"}},
     {"images", {"model={type: linear}"}},

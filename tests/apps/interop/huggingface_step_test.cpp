@@ -14,7 +14,8 @@ namespace {
 
 class HuggingFaceStep : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceStep,
-                         testing::Values("t5", "t5_gated_untied", "mt5", "m2m_100"),
+                         testing::Values("t5", "t5_gated_untied", "mt5", "m2m_100",
+                                         "distilbert_classes", "distilbert_tokens"),
                          [](const auto& info) { return std::string(info.param); });
 
 // The sum with weights cos(0), cos(1), ...
@@ -24,16 +25,41 @@ double weighed(const Tensor& tensor) {
   return sum;
 }
 
-TEST_P(HuggingFaceStep, IsPyTorchs) {
-  const auto input = parsed_json(fixture(GetParam()) + "/logits.json");
-  ModelFiles files = files_of(fixture(GetParam()));
+CrossEntropy loss_of(const EncoderDecoder& model, const nlohmann::json& input) {
+  const Tensor ids = ids_of(input["ids"]);
+  return model.loss({.source = ids,
+                     .source_lengths = full_lengths(ids),
+                     .target_in = ids_of(input["decoder_ids"]),
+                     .target_out = ids_of(input["labels"])},
+                    {});
+}
+
+// The classes of texts are those of their first tokens.
+CrossEntropy loss_of(const SequenceClassifier& model, const nlohmann::json& input) {
+  const Tensor ids = ids_of(input["ids"]);
+  std::vector<int32_t> labels;
+  for (const auto& row : input["labels"]) labels.push_back(row[0].get<int32_t>());
+  return cross_entropy(model(ids, full_lengths(ids)),
+                       Tensor::from(labels, {std::ssize(labels)}));
+}
+
+CrossEntropy loss_of(const TokenClassifier& model, const nlohmann::json& input) {
+  const Tensor ids = ids_of(input["ids"]);
+  return model.loss(model.hidden(ids, full_lengths(ids)), ids_of(input["labels"]), {});
+}
+
+// A step of the model in the fixture, and every tensor compared.
+template <class Model>
+void compare_step(const std::string& name) {
+  const auto input = parsed_json(fixture(name) + "/logits.json");
+  ModelFiles files = files_of(fixture(name));
   files.config.dtype = DType::kFloat64;
   files.config.device = "cpu";
   for (double* dropout : {&files.config.model.dropout, &files.config.model.attention_dropout,
                           &files.config.model.activation_dropout}) {
     *dropout = 0;
   }
-  const Loaded<EncoderDecoder> loaded(files);
+  const Loaded<Model> loaded(files);
   const ParamStore& store = loaded.bundle.store;
   NamedVars params;
   for (const Parameter& parameter : store.parameters()) {
@@ -46,17 +72,12 @@ TEST_P(HuggingFaceStep, IsPyTorchs) {
   Optimizer optimizer(options, params);
   {
     Tape tape;
-    const Tensor ids = ids_of(input["ids"]);
-    const CrossEntropy loss = loaded.bundle.model.loss({.source = ids,
-                                                        .source_lengths = full_lengths(ids),
-                                                        .target_in = ids_of(input["decoder_ids"]),
-                                                        .target_out = ids_of(input["labels"])},
-                                                       {});
+    const CrossEntropy loss = loss_of(loaded.bundle.model, input);
     EXPECT_NEAR(loss.loss.value().item(), input["loss"].get<double>(), 1e-10);
     tape.backward(loss.loss);
   }
   EXPECT_TRUE(optimizer.step(0.01).finite);
-  const auto type = parsed_json(fixture(GetParam()) + "/config.json")["model_type"];
+  const auto type = parsed_json(fixture(name) + "/config.json")["model_type"];
   const Architecture& architecture = *find_architecture(type.get<std::string>());
   const ModelFacts facts = facts_for(architecture, files.config, counts_of(files));
   size_t compared = 0;
@@ -70,6 +91,13 @@ TEST_P(HuggingFaceStep, IsPyTorchs) {
     }
   }
   EXPECT_EQ(compared, input["step"].size());
+}
+
+TEST_P(HuggingFaceStep, IsPyTorchs) {
+  const std::string name = GetParam();
+  if (name.ends_with("_classes")) return compare_step<SequenceClassifier>(name);
+  if (name.ends_with("_tokens")) return compare_step<TokenClassifier>(name);
+  compare_step<EncoderDecoder>(name);
 }
 
 }  // namespace
