@@ -55,7 +55,9 @@ Json converted(const Architecture& architecture, const KeyRow& row, const Json& 
   if (std::string_view(row.ours) == "hidden_act") {
     const char* const ours =
         value.is_string() ? our_activation(value.get<std::string>(), architecture.gated) : nullptr;
-    return ours == nullptr ? refuse("an activation that Tapestry has") : Json(ours);
+    if (ours != nullptr) return ours;
+    refuse("an activation that Tapestry has");
+    return architecture.gated ? "swiglu" : "gelu";  // so that tensors have their sizes
   }
   const Json fallback = Json::parse(row.fallback);
   if (fallback.is_boolean()) return value.is_boolean() ? value : refuse("true or false");
@@ -111,9 +113,13 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
     const bool has = off.with != nullptr && model.value(off.with, Json()) == off.with_value;
     if (has && !model.contains(off.key)) model[off.key] = parsed(off.value);
   }
-  // It relies on the numbers above.
-  if (architecture.read_more != nullptr && reasons.empty())
+  if (architecture.read_more == nullptr) return model;
+  const bool sound = reasons.empty();
+  try {
     architecture.read_more(theirs, model, reasons);
+  } catch (const Json::exception&) {
+    if (sound) throw;  // it relies on the numbers above
+  }
   return model;
 }
 

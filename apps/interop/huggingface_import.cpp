@@ -17,6 +17,7 @@
 #include "apps/interop/foreign_images.h"
 #include "apps/interop/gguf/gguf.h"
 #include "apps/interop/gguf/gguf_file.h"
+#include "apps/interop/misfit_report.h"
 #include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"
@@ -61,6 +62,12 @@ std::string task_by_tensors(const Folder& folder) {
   return "";
 }
 
+std::vector<std::string> stored_names(const Folder& folder) {
+  std::vector<std::string> names;
+  for (const StoredTensor& tensor : folder.reader.tensors()) names.push_back(tensor.name);
+  return names;
+}
+
 // The task of the class that the folder names: other classes use the same names of tensors. Without
 // a class the tensors decide. "" without a head.
 std::string task_of_head(const Folder& folder, Reasons& reasons) {
@@ -79,7 +86,8 @@ std::string task_of_head(const Folder& folder, Reasons& reasons) {
     if (row.name != known.back()) known.emplace_back(row.name);
   }
   reasons.push_back(concat("architectures names ", names[0].get<std::string>(), ", Tapestry has ",
-                           join(known, ", ")));
+                           join(known, ", "), "; ",
+                           nearest_class(folder.config, stored_names(folder))));
   return "";
 }
 
@@ -162,8 +170,9 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
 }
 
 // Our config, and sentences about differences from config.json.
-Config our_config(const Folder& folder, const std::string& task, bool has_head, Reasons& reasons,
-                  Reasons& notes) {
+// None if they leave no config to go on with.
+std::optional<Config> our_config(const Folder& folder, const std::string& task, bool has_head,
+                                 Reasons& reasons, Reasons& notes) {
   const Architecture& architecture = *folder.architecture;
   Json model = our_model(architecture, folder.config, reasons);
   const bool predicts = has_head && (task == "mlm" || task == "clm" || task == "translation");
@@ -179,7 +188,6 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
     if (!value.is_number() || value.get<double>() == ours) continue;
     notes.push_back(concat(key, " is ", value.dump(), ", a training here has ", ours, '.'));
   }
-  if (!reasons.empty()) return {};
   if (task == "translation" && folder.names.has("final_logits_bias")) {
     const StoredTensor& bias = *folder.reader.find(folder.names.stored("final_logits_bias"));
     model["output_bias"] = any_not_zero(folder.reader, bias);
@@ -207,7 +215,8 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
     config["generation"] =
         our_generation(read_generation(folder.path, folder.config), architecture.type, notes);
   try {
-    const Config read = load_checkpoint_config(config.dump(), folder.path);
+    Config read = load_checkpoint_config(config.dump(), folder.path);
+    if (!reasons.empty()) return read;
     const std::vector<std::string> open = undetermined_keys(model, read);
     check(open.empty(), "import", architecture.name, " does not say what model.", join(open, ", "),
           " is.");
@@ -215,8 +224,8 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
   } catch (const Error& error) {
     std::string message = error.what();
     if (message.ends_with('.')) message.pop_back();
-    reasons.push_back(message);
-    return {};
+    if (reasons.empty()) reasons.push_back(message);  // else it may follow from them
+    return std::nullopt;
   }
 }
 
@@ -345,10 +354,13 @@ ImportedModel import_model(const Folder& folder) {
   const std::string& path = folder.path;
   Reasons reasons, notes;
   const std::string head = task_of_head(folder, reasons);
-  if (!reasons.empty()) refuse(path, reasons);
-  const Config config =
-      our_config(folder, head.empty() ? "mlm" : head, !head.empty(), reasons, notes);
-  if (!reasons.empty()) refuse(path, reasons);  // the sizes of the tensors follow from the config
+  const bool encoder = folder.architecture->type == ModelType::kEncoder;
+  const std::string task = !head.empty() ? head
+                           : encoder     ? "mlm"
+                                         : folder.architecture->classes.front().task;
+  const std::optional<Config> found = our_config(folder, task, !head.empty(), reasons, notes);
+  if (!found) refuse(path, reasons);  // the sizes of the tensors follow from the config
+  const Config& config = *found;
   const Counts counts = counts_of(folder, config, reasons);
   ModelFacts facts = facts_for(*folder.architecture, config, counts);
   if (head.empty()) facts.masked = facts.fills_tied = facts.fills_untied = false;

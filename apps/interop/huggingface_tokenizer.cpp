@@ -154,7 +154,8 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
   // Templates, further special tokens and the rest go as they came.
   if (came.contains("tokenizer_config.json")) files.erase("special_tokens_map.json");
   for (const auto& [name, bytes] : came) {
-    const bool made = name == "generation_config.json" || name == kConfigFile;
+    const bool made = name == "generation_config.json" || name == kConfigFile ||
+                      name.starts_with("README");  // apps/interop/model_card.h
     if (!made && name != kUnreadRowsFile && name != kGgufGeneralFile) files[name] = bytes;
   }
   keep_languages(*model.tokenizers.target, files["tokenizer_config.json"]);

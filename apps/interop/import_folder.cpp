@@ -12,6 +12,7 @@
 #include "apps/interop/gguf/gguf.h"
 #include "apps/interop/gguf/gguf_file.h"
 #include "apps/interop/huggingface_import.h"
+#include "apps/interop/misfit_report.h"
 #include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"
@@ -171,10 +172,10 @@ std::map<std::string, std::string> texts_of(const std::string& folder,
 // The companion files of a foreign folder; a folder that our export wrote gets new ones.
 std::map<std::string, std::string> companions_of(const std::string& folder,
                                                  const Tokenizer& tokenizer) {
-  std::map<std::string, std::string> files =
-      texts_of(folder, {kConfigFile, "tokenizer_config.json", "special_tokens_map.json",
-                        "added_tokens.json", "chat_template.jinja", "chat_template.json",
-                        "generation_config.json", "vocab.txt", "vocab.json", "merges.txt"});
+  std::map<std::string, std::string> files = texts_of(
+      folder, {kConfigFile, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+               "chat_template.jinja", "chat_template.json", "generation_config.json", "vocab.txt",
+               "vocab.json", "merges.txt", "README.md", "README.base.md"});
   const auto take = [&](const std::string& name) { files.merge(texts_of(folder, {name})); };
   take_modules(folder, take);
   // The files beside it may have changed what it does: their program changes it itself.
@@ -198,10 +199,19 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   }
   if (const auto file = gguf_file_of(path)) return import_gguf(*file);
   const std::string folder = adapted ? base_of_adapters(path, base) : path;
-  ImportedFolder imported{adapted ? import_adapted_model(path, folder) : import_model(folder), {}};
+  ImportedFolder imported;
+  try {
+    imported.model = adapted ? import_adapted_model(path, folder) : import_model(folder);
+  } catch (const Error& error) {
+    if (adapted || error.kind() != ErrorKind::kData ||
+        !fs::is_regular_file(folder + "/config.json"))
+      throw;
+    refuse_with_tokenizer(error, folder);
+  }
   ImportedModel& model = imported.model;
   if (!reads_text(model.config)) {
-    imported.tokenizers.came_with = texts_of(folder, {kConfigFile, kPreprocessorFile});
+    imported.tokenizers.came_with =
+        texts_of(folder, {kConfigFile, kPreprocessorFile, "README.md", "README.base.md"});
     return imported;
   }
   Json theirs = config_with_defaults(folder);
