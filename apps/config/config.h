@@ -28,9 +28,6 @@
 
 namespace tapestry {
 
-/// What is known of a text that is classified: its class, any number of classes, or a number.
-enum class LabelType { kClass, kClasses, kNumber };
-
 /// The rows of a language model: blocks of joined documents, or single documents.
 enum class TextRows { kBlocks, kDocuments };
 
@@ -45,9 +42,8 @@ struct DataOptions {
   bool cache = true;                  ///< token ids are kept ...
   std::string cache_dir;              ///< ... in this folder, absolute; empty: in output_dir
   std::vector<std::string> labels;  ///< classification: the classes; empty: those found in the data
-  LabelType label_type = LabelType::kClass;  ///< classification of texts
-  ImageFormat image;       ///< format of images; unset members are taken from the data
-  AugmentOptions augment;  ///< of the images of `train`
+  ImageFormat image;                ///< format of images; unset members are taken from the data
+  AugmentOptions augment;           ///< of the images of `train`
 };
 
 /// Options of the training loop itself.

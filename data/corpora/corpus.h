@@ -66,8 +66,7 @@ struct CorpusSpec {
   // settle_columns() sets it.
   std::string source_column, target_column;
   std::string text_column;
-  std::string label_column;      ///< the class of the text
-  std::string text_pair_column;  ///< of labelled texts: a second text behind each, or ""
+  std::string label_column;  ///< the class of the text
   std::string context_column, question_column, answer_column;
   std::string answer_start_column;  ///< the character of the context where the answer begins
   /// The words of a sentence and their tags; of a conll column numbers, or "last".
