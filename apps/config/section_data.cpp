@@ -231,17 +231,33 @@ void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
                     "File of questions in SQuAD's format: one JSON document.");
 }
 
+namespace {
+
+void bind_label_columns(ConfigSection& s, CorpusSpec& corpus, const RecordFormat* format,
+                        const char* meaning) {
+  bind_records(s, corpus, format != nullptr ? *format : kTsv, CorpusSpec::Kind::kLabelled,
+               {{"label_column", &CorpusSpec::label_column, meaning},
+                {"text_column", &CorpusSpec::text_column,
+                 "Column of the text: its number from 1, or its name. tsv: 2; csv, jsonl: text."}});
+  bind_split(s, corpus);
+}
+
+}  // namespace
+
 // Texts or images with a class each.
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, with_records("images"));
   if (kind == "images") return bind_image_corpus(s, corpus);
-  const RecordFormat* const format = format_named(kind);
-  bind_records(s, corpus, format != nullptr ? *format : kTsv, CorpusSpec::Kind::kLabelled,
-               {{"label_column", &CorpusSpec::label_column,
-                 "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl: label."},
-                {"text_column", &CorpusSpec::text_column,
-                 "Column of the text: its number from 1, or its name. tsv: 2; csv, jsonl: text."}});
-  bind_split(s, corpus);
+  bind_label_columns(s, corpus, format_named(kind),
+                     "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl: "
+                     "label.");
+}
+
+void bind_labelled_texts(ConfigSection& s, CorpusSpec& corpus) {
+  bind_label_columns(s, corpus, &chosen_format(s, corpus, kTsv),
+                     "Column of the label, by number from 1 or by name (csv, jsonl: label): of a "
+                     "text_regression a number, of multi_label names with commas between them, or "
+                     "- for none.");
 }
 
 // Words with a tag each.

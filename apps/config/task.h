@@ -46,6 +46,8 @@ enum Ability : unsigned {
   kFindsAnswers = 1 << 6,  ///< spans of a context that answer a question
   kPredictsNumbers = 1 << 7,
   kLabelsWords = 1 << 8,
+  kRatesTexts = 1 << 9,     ///< a number for a text
+  kFindsClasses = 1 << 10,  ///< any number of classes for a text
 };
 
 /// A section that only some tasks have.

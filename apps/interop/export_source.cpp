@@ -10,7 +10,7 @@ namespace tapestry::interop {
 
 Counts counts_of(const ModelFiles& model) {
   Counts counts;
-  counts.classes = static_cast<int64_t>(model.config.data.labels.size());
+  counts.classes = outputs_of(model.config);
   if (model.tokenizers.source == nullptr) return counts;
   counts.source_vocab = model.tokenizers.source->vocab_size();
   counts.target_vocab = model.tokenizers.target->vocab_size();

@@ -266,7 +266,8 @@ void add_unread_keys(const Architecture& architecture, const Config& config, con
   const auto ours = meaning(theirs);
   for (const auto& [key, value] : came.items()) {
     if (theirs.contains(key) || kOfTheFile.contains(key)) continue;
-    if (config.task->has_classes && kOfClasses.contains(key)) continue;
+    const bool labelled = config.task->has_classes || config.task->can(kRatesTexts);
+    if (labelled && kOfClasses.contains(key)) continue;
     Json with = theirs;
     with[key] = value;
     if (meaning(with) == ours) theirs = std::move(with);

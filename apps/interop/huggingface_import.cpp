@@ -14,10 +14,10 @@
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/foreign_folder.h"
 #include "apps/interop/foreign_generation.h"
+#include "apps/interop/foreign_head.h"
 #include "apps/interop/foreign_images.h"
 #include "apps/interop/gguf/gguf.h"
 #include "apps/interop/gguf/gguf_file.h"
-#include "apps/interop/misfit_report.h"
 #include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"
@@ -32,104 +32,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names of a task's head in the file of an encoder.
-constexpr std::pair<const char*, const char*> kHeads[] = {
-    {"classification", "classifier.weight"},
-    {"classification", "classifier.out_proj.weight"},
-    {"mlm", "cls.predictions.transform.dense.weight"},
-    {"mlm", "lm_head.dense.weight"},
-    {"mlm", "vocab_transform.weight"},
-    {"mlm", "generator_predictions.dense.weight"},
-    {"mlm", "decoder.bias"},
-    {"question_answering", "qa_outputs.weight"},
-    {"token_classification", "classifier.weight"},
-};
-
-bool has_head(const Folder& folder, const std::string& task) {
-  return std::ranges::any_of(kHeads, [&](const auto& head) {
-    return task == head.first && folder.names.has(head.second);
-  });
-}
-
-// The task of the head that the tensors have; "" without one.
-std::string task_by_tensors(const Folder& folder) {
-  if (folder.architecture->type != ModelType::kEncoder) {
-    return folder.architecture->classes.front().task;
-  }
-  for (const auto& [task, tensor] : kHeads) {
-    if (folder.names.has(tensor)) return task;
-  }
-  return "";
-}
-
-std::vector<std::string> stored_names(const Folder& folder) {
-  std::vector<std::string> names;
-  for (const StoredTensor& tensor : folder.reader.tensors()) names.push_back(tensor.name);
-  return names;
-}
-
-// The task of the class that the folder names: other classes use the same names of tensors. Without
-// a class the tensors decide. "" without a head.
-std::string task_of_head(const Folder& folder, Reasons& reasons) {
-  const Architecture& architecture = *folder.architecture;
-  const Json names = folder.config.value("architectures", Json());
-  if (!names.is_array() || names.empty() || !names[0].is_string() ||
-      names[0] == architecture.headless) {
-    return task_by_tensors(folder);
-  }
-  std::vector<std::string> known = {architecture.headless};
-  for (const ModelClass& row : architecture.classes) {
-    if (names[0] == row.name) {
-      const bool absent = architecture.type == ModelType::kEncoder && !has_head(folder, row.task);
-      return absent ? "" : row.task;
-    }
-    if (row.name != known.back()) known.emplace_back(row.name);
-  }
-  reasons.push_back(concat("architectures names ", names[0].get<std::string>(), ", Tapestry has ",
-                           join(known, ", "), "; ",
-                           nearest_class(folder.config, stored_names(folder))));
-  return "";
-}
-
-// Heads that give numbers, or answer each class on its own, have the tensors of a classifier.
-void check_classes(const Json& theirs, const Json& labels, Reasons& reasons) {
-  const Json type = theirs.value("problem_type", Json());
-  if (!type.is_null() && type != "single_label_classification") {
-    reasons.push_back(concat("problem_type is ", type.dump(),
-                             ", Tapestry has \"single_label_classification\": one class of each "
-                             "text or image, by a softmax"));
-  } else if (labels.size() == 1) {
-    reasons.emplace_back(
-        "it has one label, so that its head gives a number (a regression); Tapestry's classifiers "
-        "have two classes or more");
-  }
-}
-
-Json labels_of(const Json& theirs, Reasons& reasons) {
-  Json labels = Json::array();
-  const auto found = theirs.find("id2label");
-  if (found == theirs.end() || !found->is_object()) {
-    const int64_t count = std::clamp<int64_t>(number_of(theirs, "num_labels", 2, reasons), 1, 4096);
-    for (int64_t i = 0; i < count; ++i) labels.push_back(concat("LABEL_", i));
-    return labels;
-  }
-  for (size_t i = 0; i < found->size(); ++i) {
-    const auto label = found->find(std::to_string(i));
-    if (label == found->end() || !label->is_string()) {
-      reasons.push_back(concat("id2label must name the classes 0 to ", found->size() - 1));
-      return labels;
-    }
-    labels.push_back(*label);
-  }
-  return labels;
-}
-
 // A model of theirs has no corpus; its folder stands in for the config's data.
 Json corpus_of(const std::string& task, const std::string& folder, bool images) {
   if (task == "translation") return {{"source", folder}, {"target", folder}};
-  if (task == "classification") return {{images ? "images" : "tsv", folder}};
+  const bool labelled = find_task(task)->has_classes || find_task(task)->can(kRatesTexts);
   if (task == "question_answering") return {{"squad", folder}};
   if (task == "token_classification") return {{"conll", folder}};
+  if (labelled) return {{images ? "images" : "tsv", folder}};
   return {{"text", folder}};
 }
 
@@ -154,7 +63,8 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
     int64_t longest = std::min(usual, most);
     // Their classifiers read what has a position, and their answers are looked for in windows of
     // 384 tokens: one that answers no longer knows what it was trained with.
-    if (find_task(task)->has_classes) longest = most;
+    const bool whole = find_task(task)->has_classes || find_task(task)->can(kRatesTexts);
+    if (whole) longest = most;
     if (task == "question_answering") {
       constexpr int64_t kWindow = 384;
       longest = std::min(kWindow, most);
@@ -232,7 +142,7 @@ std::optional<Config> our_config(const Folder& folder, const std::string& task, 
 Counts counts_of(const Folder& folder, const Config& config, Reasons& reasons) {
   const Json& theirs = folder.config;
   Counts counts;
-  counts.classes = static_cast<int64_t>(config.data.labels.size());
+  counts.classes = outputs_of(config);
   if (folder.architecture->type == ModelType::kVit) return counts;
   if (!theirs.contains("vocab_size")) reasons.emplace_back("vocab_size is missing");
   counts.source_vocab = number_of(theirs, "vocab_size", 0, reasons);

@@ -64,18 +64,28 @@ struct Nearest {
   int64_t known = 0;  ///< tensors with a name of it
 };
 
+// The one of these whose name is most like the model_type; null if none is like it.
+const Architecture* by_name(const Json& config, const std::vector<const Architecture*>& some) {
+  const Json type = config.value("model_type", Json());
+  if (!type.is_string()) return nullptr;
+  std::vector<std::string> names;
+  for (const Architecture* one : some) names.emplace_back(one->name);
+  const std::string name = nearest_name(type.get<std::string>(), names);
+  return name.empty() ? nullptr : find_architecture(name);
+}
+
 Nearest nearest_of(const Json& config, const std::vector<std::string>& stored) {
-  Nearest best;
+  int64_t most = 0;
+  std::vector<const Architecture*> best;  // several have the same tables
   for (const Architecture* one : architectures()) {
     const int64_t known = known_names(*one, stored);
-    if (known > best.known) best = {one, known};
+    if (known > most) best.clear();
+    most = std::max(most, known);
+    if (known == most) best.push_back(one);
   }
-  if (2 * best.known >= std::ssize(stored) && best.known > 0) return best;
-  std::vector<std::string> names;
-  for (const Architecture* one : architectures()) names.emplace_back(one->name);
-  const Json type = config.value("model_type", Json());
-  const std::string name = type.is_string() ? nearest_name(type.get<std::string>(), names) : "";
-  return {name.empty() ? nullptr : find_architecture(name), 0};
+  if (most == 0 || 2 * most < std::ssize(stored)) return {by_name(config, architectures()), 0};
+  const Architecture* const named = by_name(config, best);
+  return {named != nullptr ? named : best.front(), most};
 }
 
 // The class of the head that config.json names, by what it is called behind its family's name.

@@ -36,6 +36,8 @@ constexpr CardTask kTasks[] = {
     {"clm", "text-generation", "AutoModelForCausalLM"},
     {"mlm", "fill-mask", "AutoModelForMaskedLM"},
     {"classification", "text-classification", "AutoModelForSequenceClassification"},
+    {"multi_label", "text-classification", "AutoModelForSequenceClassification"},
+    {"text_regression", "text-classification", "AutoModelForSequenceClassification"},
     {"token_classification", "token-classification", "AutoModelForTokenClassification"},
     {"question_answering", "question-answering", "AutoModelForQuestionAnswering"},
 };

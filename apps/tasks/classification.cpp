@@ -336,8 +336,7 @@ std::vector<int32_t> classifier_input(const TextClassifier& model, const std::st
   return in_frame(frame, tokens);
 }
 
-std::vector<ClassProbabilities> classify(const TextClassifier& model,
-                                         const std::vector<std::vector<int32_t>>& texts) {
+TextBatch as_batch(const TextClassifier& model, const std::vector<std::vector<int32_t>>& texts) {
   int64_t longest = 0;
   for (const auto& text : texts) longest = std::max(longest, std::ssize(text));
   const int32_t filler = model.tokenizers.source->special().filler();
@@ -348,8 +347,13 @@ std::vector<ClassProbabilities> classify(const TextClassifier& model,
     lengths.push_back(static_cast<int32_t>(text.size()));
   }
   const Device device = model.device();
-  return probabilities_of(
-      model.model(ids.to(device), Tensor::from(lengths, {std::ssize(lengths)}).to(device)));
+  return {ids.to(device), Tensor::from(lengths, {std::ssize(lengths)}).to(device)};
+}
+
+std::vector<ClassProbabilities> classify(const TextClassifier& model,
+                                         const std::vector<std::vector<int32_t>>& texts) {
+  const TextBatch batch = as_batch(model, texts);
+  return probabilities_of(model.model(batch.ids, batch.lengths));
 }
 
 ClassProbabilities classify(const ImageModel& model, const std::string& path) {

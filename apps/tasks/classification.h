@@ -18,6 +18,12 @@ using ClassProbabilities = std::vector<double>;
 std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
                                       int64_t line);
 
+/// The results of classifier_input() on the model's device: ids (B, T), filled up, lengths (B).
+struct TextBatch {
+  Tensor ids, lengths;
+};
+TextBatch as_batch(const TextClassifier& model, const std::vector<std::vector<int32_t>>& texts);
+
 /// Classifies the results of classifier_input() as one batch.
 std::vector<ClassProbabilities> classify(const TextClassifier& model,
                                          const std::vector<std::vector<int32_t>>& texts);

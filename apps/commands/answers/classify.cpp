@@ -14,7 +14,7 @@
 #include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/config/sections.h"
-#include "apps/tasks/classification.h"
+#include "apps/tasks/multi_label.h"
 #include "core/base/printable.h"
 #include "core/cpu/parallel.h"
 #include "data/files/utf8.h"
@@ -24,6 +24,7 @@ namespace {
 
 struct ClassifyArguments : FilterArguments {
   int64_t top_k = 1;        ///< classes in a line, the most probable first
+  double threshold = 0.5;   ///< of multi_label: classes from this probability on
   std::string detail = {};  ///< "" or "jsonl"
 };
 
@@ -42,8 +43,10 @@ std::vector<size_t> best_classes(const ClassProbabilities& probabilities, int64_
 // A line of output: names and probabilities with tabs between them, or a JSON object.
 std::string classes_text(const std::vector<std::string>& labels,
                          const ClassProbabilities& probabilities,
-                         const ClassifyArguments& arguments) {
-  const std::vector<size_t> best = best_classes(probabilities, arguments.top_k);
+                         const ClassifyArguments& arguments, bool several) {
+  const int64_t likely = std::ranges::count_if(
+      probabilities, [&](double probability) { return probability >= arguments.threshold; });
+  const std::vector<size_t> best = best_classes(probabilities, several ? likely : arguments.top_k);
   if (arguments.detail == "jsonl") {
     nlohmann::ordered_json classes = nlohmann::ordered_json::array();
     for (const size_t at : best) {
@@ -83,7 +86,8 @@ Answers classify_all(const TextClassifier& model, const std::vector<std::string>
   }
   Answers all{.of_lines = std::vector<std::optional<ClassProbabilities>>(lines.size())};
   if (texts.empty()) return all;
-  auto found = classify(model, texts);
+  const bool several = model.config.task->can(kFindsClasses);
+  auto found = several ? class_probabilities(model, texts) : classify(model, texts);
   for (size_t i = 0; i < places.size(); ++i) all.of_lines[places[i]] = std::move(found[i]);
   return all;
 }
@@ -119,7 +123,8 @@ int answer(const Model& model, const ClassifyArguments& arguments, LineFilter& f
                failures += found.failures;
                for (const std::optional<ClassProbabilities>& answer : found.of_lines) {
                  if (answer) {
-                   filter.out() << classes_text(model.config.data.labels, *answer, arguments);
+                   filter.out() << classes_text(model.config.data.labels, *answer, arguments,
+                                                model.config.task->can(kFindsClasses));
                  }
                  filter.out() << '\n';
                }
@@ -145,8 +150,13 @@ int run_classify(const ClassifyArguments& arguments) {
     return label_lines(std::move(files), arguments, arguments.detail == "jsonl", filter);
   }
   const bool images = reads_images(files.config);
+  const Ability ability = files.config.task->can(kFindsClasses) ? kFindsClasses : kClassifies;
+  if (ability == kFindsClasses && arguments.top_k != 1) {
+    fail(ErrorKind::kConfig, "[classify] --top-k is for texts of one class; of ", arguments.model(),
+         " --threshold chooses.");
+  }
   const auto load = [&]<class Model>() {
-    return Model::load(std::move(files), arguments.compute.device, "classify", kClassifies,
+    return Model::load(std::move(files), arguments.compute.device, "classify", ability,
                        arguments.models.format);
   };
   if (images) return answer(*load.operator()<ImageModel>(), arguments, filter);
@@ -161,6 +171,10 @@ void add_classify(CLI::App& app, ClassifyArguments& arguments) {
   app.add_option("--top-k", arguments.top_k,
                  "classes and probabilities in a line, the most probable first")
       ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--threshold", arguments.threshold,
+                 "of a model of multi_label: the classes with this probability or more")
+      ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   add_detail(app, arguments.detail,
              "jsonl: classes with probabilities; of words labels, probabilities and entities");

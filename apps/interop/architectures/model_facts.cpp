@@ -2,6 +2,10 @@
 
 namespace tapestry::interop {
 
+int64_t outputs_of(const Config& config) {
+  return config.task->can(kRatesTexts) ? 1 : std::ssize(config.data.labels);
+}
+
 ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given), counts(counts) {
   const ModelOptions& model = config.model;
   both_sides = config.model_type == ModelType::kEncoderDecoder;
@@ -16,7 +20,9 @@ ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given
   output_bias = model.output_bias;
   gated = model.hidden_act.gated;
   plain = !gated;
-  classifies = config.task->can(kClassifies);
+  for (const Ability one : {kClassifies, kFindsClasses, kRatesTexts}) {
+    classifies |= config.task->can(one);
+  }
   finds_spans = config.task->can(kFindsAnswers);
   tags = config.task->can(kLabelsWords);
   masked = config.model_type == ModelType::kEncoder && config.task->can(kFillsMasks);
