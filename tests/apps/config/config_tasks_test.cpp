@@ -49,7 +49,9 @@ const std::vector<const char*> kAll = {"translation",
                                        "denoising",
                                        "classification",
                                        "question_answering",
-                                       "token_classification"};
+                                       "token_classification",
+                                       "multi_label",
+                                       "text_regression"};
 const std::vector<const char*> kOfOneSequence = {
     "clm", "prompts", "mlm", "classification", "question_answering", "token_classification"};
 
@@ -173,6 +175,8 @@ TEST_F(TaskConfigTest, TheFirstMetricOfATaskTellsTheBestModel) {
   EXPECT_EQ(load("prompts").training.metric_for_best_model, "nll");
   EXPECT_EQ(load("question_answering").training.metric_for_best_model, "f1");
   EXPECT_EQ(load("token_classification").training.metric_for_best_model, "f1");
+  EXPECT_EQ(load("multi_label").training.metric_for_best_model, "micro_f1");
+  EXPECT_EQ(load("text_regression").training.metric_for_best_model, "mse");
 }
 
 TEST_F(TaskConfigTest, PromptsAndAnswersGoTogether) {

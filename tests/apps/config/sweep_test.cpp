@@ -54,6 +54,8 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"classification", {"data.labels=[early, late]"}},
     {"questions", {}},
     {"tokens", {}},
+    {"several", {"data.labels=[ba, ce, mu]"}},
+    {"rating", {}},
     {"tokens", {"data.train={jsonl: train.jsonl}"}},
     {"images", {}},
     {"images", {"data.image={height: 8, width: 8, channels: 1, mean: [0.5], std: [0.5]}"}},

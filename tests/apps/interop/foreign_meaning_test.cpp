@@ -157,22 +157,32 @@ TEST(ForeignMeaning, AHeadIsWhatItsClassIsCalled) {
     folder.set("architectures", architectures);
     return folder.error();
   };
-  EXPECT_THAT(error_with({"BertForNextSentencePrediction"}),
-              HasSubstr("architectures names BertForNextSentencePrediction, Tapestry has BertModel, "
-                        "BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, "
-                        "BertForQuestionAnswering, BertForTokenClassification"));
+  EXPECT_THAT(
+      error_with({"BertForNextSentencePrediction"}),
+      HasSubstr("architectures names BertForNextSentencePrediction, Tapestry has BertModel, "
+                "BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, "
+                "BertForQuestionAnswering, BertForTokenClassification"));
   EXPECT_THAT(error_with({"BertForMultipleChoice"}), HasSubstr("BertForMultipleChoice"));
   EXPECT_EQ(error_with({"BertForSequenceClassification"}), "");
   EXPECT_EQ(error_with(nullptr), "");
+  const auto task = [&] { return std::string(import_model(folder.path()).config.task->name); };
+  EXPECT_EQ(task(), "classification");
   folder.set("problem_type", "multi_label_classification");
-  EXPECT_THAT(folder.error(), HasSubstr("problem_type is \"multi_label_classification\""));
-  folder.set("problem_type", "regression");
-  EXPECT_THAT(folder.error(), HasSubstr("problem_type is \"regression\""));
+  EXPECT_EQ(task(), "multi_label");
+  const char* const one_row = "classifier.weight is float32 (3, 16), expected (1, 16)";
+  folder.set("problem_type", "regression");  // of several numbers
+  EXPECT_THAT(folder.error(), HasSubstr(one_row));
   folder.set("problem_type", "single_label_classification");
   EXPECT_EQ(folder.error(), "");
   folder.set("problem_type", nullptr);
   folder.set("id2label", {{"0", "LABEL_0"}});
-  EXPECT_THAT(folder.error(), HasSubstr("it has one label"));
+  EXPECT_THAT(folder.error(), HasSubstr(one_row));
+  const BrokenFolder images("vit");
+  images.set("problem_type", "regression");
+  EXPECT_THAT(images.error(), HasSubstr("problem_type is \"regression\""));
+  images.set("problem_type", nullptr);
+  images.set("id2label", {{"0", "LABEL_0"}});
+  EXPECT_THAT(images.error(), HasSubstr("it has one label"));
   EXPECT_THAT(folder.error(), testing::Not(HasSubstr("..")));
   const BrokenFolder causal("gpt2");
   causal.set("architectures", {"GPT2ForSequenceClassification"});

@@ -40,6 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"bert", "bert"}, Case{"bert_untied", "bert"}, Case{"bert_classes", "bert"},
                     Case{"bert_questions", "bert"}, Case{"roberta", "roberta"},
                     Case{"roberta_classes", "roberta"}, Case{"roberta_questions", "roberta"},
+                    Case{"bert_rating", "bert"}, Case{"roberta_several", "roberta"},
                     Case{"bert_tokens", "bert"}, Case{"roberta_tokens", "roberta"},
                     Case{"electra", "electra"}, Case{"electra_classes", "electra"},
                     Case{"electra_tokens", "electra"}, Case{"electra_questions", "electra"},

@@ -224,6 +224,7 @@ TEST_P(EveryTaskTest, InspectShowsTheModelBeforeAndAfterTraining) {
   const std::map<std::string, std::string> found = {
       {"classification", " data.labels=[early,late]"},
       {"tokens", " data.labels=[B-X,I-X,O]"},
+      {"several", " data.labels=[ba,ce,mu]"},
       {"images", " 'data.image={height: 8, width: 8, channels: 1}'"}};
   const std::string data = found.contains(GetParam()) ? found.at(GetParam()) : "";
   EXPECT_EQ(parameters(folder_.output(concat("inspect ", GetParam(), ".yaml", data))),
