@@ -403,10 +403,12 @@ class TinyRunFolder {
       for (int w = 0; w < words; ++w) {
         const std::string word = kWords[philox_below(key, static_cast<uint64_t>(w), 10)];
         const std::string space = w > 0 ? " " : "";
-        // A word early in the alphabet is a name; one that follows a name goes on with it.
-        const bool name = word[0] < 'f';
-        const bool goes_on = name && w > 0 && tagged.ends_with("X\n");
-        tagged += concat(word, " _ ", !name ? "O" : goes_on ? "I-X" : "B-X", '\n');
+        // Three words are names, of which one goes on with the one before.
+        const std::string tag = word == "ba"   ? "B-X"
+                                : word == "ce" ? "I-X"
+                                : word == "di" ? "B-Y"
+                                               : "O";
+        tagged += concat(word, " _ ", tag, '\n');
         forwards += space + word;
         backwards.insert(0, word + space);
       }

@@ -223,7 +223,7 @@ TEST_P(EveryTaskTest, InspectShowsTheModelBeforeAndAfterTraining) {
   const auto parameters = [](const std::string& all) { return all.substr(all.rfind("\n\n")); };
   const std::map<std::string, std::string> found = {
       {"classification", " data.labels=[early,late]"},
-      {"tokens", " data.labels=[B-X,I-X,O]"},
+      {"tokens", " data.labels=[B-X,B-Y,I-X,O]"},
       {"several", " data.labels=[ba,ce,mu]"},
       {"images", " 'data.image={height: 8, width: 8, channels: 1}'"}};
   const std::string data = found.contains(GetParam()) ? found.at(GetParam()) : "";
@@ -235,7 +235,7 @@ TEST_P(EveryTaskTest, InspectShowsTheModelBeforeAndAfterTraining) {
   EXPECT_THAT(shapes, HasSubstr(" (B, "));
   const std::vector<std::string> lines = lines_of(shapes);
   const std::map<std::string, const char*> ends = {
-      {"classification", "(B, 16) -> (B, 2)"}, {"tokens", "(B, T, 16) -> (B, T, 3)"},
+      {"classification", "(B, 16) -> (B, 2)"}, {"tokens", "(B, T, 16) -> (B, T, 4)"},
       {"images", "(B, 16) -> (B, 3)"},         {"clm", "(B, T, 16) -> (B, T, 40)"},
       {"mlm", "(B, T, 16) -> (B, T, 40)"},     {"translation", "(B, T, 16) -> (B, T, 40)"}};
   if (ends.contains(GetParam())) {

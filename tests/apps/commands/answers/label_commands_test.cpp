@@ -11,7 +11,9 @@ using Json = nlohmann::json;
 
 TEST(LabelCommandsTest, TextsHaveSeveralClasses) {
   const TinyRunFolder folder("several");
-  ASSERT_EQ(folder.train("several", "run", {"training.max_steps=400"}), 0) << folder.messages();
+  ASSERT_EQ(folder.train("several", "run", {"training.max_steps=400", "model.embedding_norm=true"}),
+            0)
+      << folder.messages();
   const std::string lines = "ba ce\nfo gu\n\nmu ha\n";
   const auto names = [&](const std::string& options) {
     std::vector<std::string> found;
@@ -63,7 +65,9 @@ TEST(LabelCommandsTest, TextsHaveSeveralClasses) {
 
 TEST(LabelCommandsTest, TextsHaveANumber) {
   const TinyRunFolder folder("rating");
-  ASSERT_EQ(folder.train("rating", "run", {"training.max_steps=300"}), 0) << folder.messages();
+  ASSERT_EQ(folder.train("rating", "run", {"training.max_steps=300", "model.embedding_norm=true"}),
+            0)
+      << folder.messages();
   const auto answers =
       lines_of(folder.output("predict --model run", "ba ce\n\nba ce fo gu ha je\n"));
   ASSERT_EQ(answers.size(), 3u);
