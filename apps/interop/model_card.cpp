@@ -44,8 +44,17 @@ constexpr CardTask kTasks[] = {
 constexpr CardTask kImages = {"classification", "image-classification",
                               "AutoModelForImageClassification"};
 
-const CardTask& task_row(const Config& config) {
+constexpr CardTask kHeadless = {"mlm", "feature-extraction", "AutoModel"};
+
+// `theirs`: config.json. The class of an encoder without a head ends with "Model".
+const CardTask& task_row(const Config& config, const Json& theirs) {
   if (reads_images(config)) return kImages;
+  const Json names = theirs.is_object() ? theirs.value("architectures", Json()) : Json();
+  const bool named = names.is_array() && !names.empty() && names[0].is_string();
+  if (config.model_type == ModelType::kEncoder && named &&
+      names[0].get<std::string>().ends_with("Model")) {
+    return kHeadless;
+  }
   const auto* const found = std::ranges::find_if(
       kTasks, [&](const CardTask& row) { return std::string_view(row.task) == config.task->name; });
   check(found != std::end(kTasks), "export", "no card for task ", config.task->name, '.');
@@ -208,9 +217,9 @@ bool has_base_card(const ModelFiles& model) {
 
 std::string model_card(const ModelFiles& model, const std::string& config,
                        const std::string& commit) {
-  const CardTask& task = task_row(model.config);
-  const RunFacts facts = facts_of(model.folder);
   const Json theirs = Json::parse(config, nullptr, /*allow_exceptions=*/false);
+  const CardTask& task = task_row(model.config, theirs);
+  const RunFacts facts = facts_of(model.folder);
   const std::string type = theirs.is_object() ? theirs.value("model_type", "") : "";
   const std::string name = file_name(model.config.output_dir);
   std::string text = front_matter(model.config, task, facts, type, name);
