@@ -1,4 +1,4 @@
-// Classes of texts and images by a trained model.
+// Classes of texts and images, and numbers of texts, by a trained model.
 #pragma once
 
 #include <memory>
@@ -27,6 +27,15 @@ TextBatch as_batch(const TextClassifier& model, const std::vector<std::vector<in
 /// Classifies the results of classifier_input() as one batch.
 std::vector<ClassProbabilities> classify(const TextClassifier& model,
                                          const std::vector<std::vector<int32_t>>& texts);
+
+/// By a model of multi_label: the probability of each class by itself.
+std::vector<ClassProbabilities> class_probabilities(const TextClassifier& model,
+                                                    const std::vector<std::vector<int32_t>>& texts);
+
+/// By a model of text_regression: a number for each text, the results of classifier_input() as one
+/// batch.
+std::vector<double> rate_texts(const TextClassifier& model,
+                               const std::vector<std::vector<int32_t>>& texts);
 
 /// Classifies the image in a file. Throws as read_image().
 ClassProbabilities classify(const ImageModel& model, const std::string& path);

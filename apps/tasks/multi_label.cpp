@@ -1,11 +1,10 @@
 // Texts with any number of classes: each class is a decision of its own (problem_type
 // "multi_label_classification" of transformers). The label of a text is a list of names with commas
 // between them; "-" is none.
-#include "apps/tasks/multi_label.h"
+#include "apps/tasks/classification.h"
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
@@ -13,52 +12,22 @@
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "core/base/text.h"
-#include "data/corpora/class_names.h"
 #include "data/examples/labelled.h"
-#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {
 
-std::vector<std::string> names_in(const std::string& label) {
-  std::vector<std::string> names;
-  if (label == "-") return names;
-  for (size_t begin = 0; begin <= label.size();) {
-    const size_t end = std::min(label.find(',', begin), label.size());
-    const std::string name(strip(std::string_view(label).substr(begin, end - begin)));
-    if (!name.empty()) names.push_back(name);
-    begin = end + 1;
-  }
-  return names;
-}
-
 /// Texts with the classes of each.
 struct MultiCorpus : LabelledCorpus {
   MultiCorpus() = default;
-  /// `known`: the classes, or empty: those of the texts.
-  MultiCorpus(LabelledCorpus texts, std::vector<std::string> known, const std::string& where)
-      : LabelledCorpus(std::move(texts)), names(std::move(known)) {
-    if (names.empty()) {
-      std::vector<std::string> all;
-      for (const std::string& label : label_names) {
-        for (std::string& name : names_in(label)) all.push_back(std::move(name));
-      }
-      names = class_names_of(std::move(all), where);
-    }
-    for (const std::string& label : label_names) {
-      std::vector<int32_t>& row = sets.emplace_back(names.size(), 0);
-      for (const std::string& name : names_in(label)) {
-        row[static_cast<size_t>(class_number(names, name, where))] = 1;
-      }
-    }
-  }
-  /// 1 for each of its classes, else 0.
-  const std::vector<int32_t>& set(int64_t text) const {
-    return sets[static_cast<size_t>(label(text))];
-  }
+  MultiCorpus(LabelledCorpus texts, const std::vector<std::string>& known, const std::string& where)
+      : LabelledCorpus(std::move(texts)), labels(label_sets(*this, known, where)) {}
 
-  std::vector<std::string> names;
-  std::vector<std::vector<int32_t>> sets;  ///< of the labels
+  const std::vector<std::string>& names() const { return labels.names; }
+  /// 1 for each of its classes, else 0.
+  const std::vector<int32_t>& set(int64_t text) const { return labels.of(*this, text); }
+
+  LabelSets labels;
 };
 
 MultiCorpus load_multi(const std::vector<CorpusSpec>& corpora, const Tokenizer& tokenizer,
@@ -87,7 +56,7 @@ Tensor targets_of(const MultiCorpus& corpus, const LabelledBatch& batch) {
     const std::vector<int32_t>& set = corpus.set(text);
     all.insert(all.end(), set.begin(), set.end());
   }
-  return Tensor::from(all, {batch.rows, std::ssize(corpus.names)});
+  return Tensor::from(all, {batch.rows, std::ssize(corpus.names())});
 }
 
 std::string text_of(const std::vector<std::string>& names, const std::vector<int32_t>& set) {
@@ -108,7 +77,7 @@ Decided decide_all(const TextClassifier& model, const MultiCorpus& corpus,
                    const CrossEntropyOptions& options, const RankGroup& group) {
   LabelledBatches batches(corpus, unshuffled(model.config.batch));
   const int64_t count = batches.batches_in_epoch();
-  const size_t classes = corpus.names.size();
+  const size_t classes = corpus.names().size();
   std::vector<std::string> own;  // of each batch: text and decisions, row by row
   Decided decided;
   decided.losses = loss_over_epoch(std::move(batches), group, [&](const LabelledBatch& batch) {
@@ -149,7 +118,7 @@ struct Counts {
 ClassScores scores_of(const MultiCorpus& corpus, const Decided& decided, Counts& all) {
   ClassScores scores;
   double sum = 0;
-  for (size_t i = 0; i < corpus.names.size(); ++i) {
+  for (size_t i = 0; i < corpus.names().size(); ++i) {
     Counts own;
     for (int64_t text = 0; text < corpus.size(); ++text) {
       const bool truth = corpus.set(text)[i] != 0;
@@ -161,10 +130,11 @@ ClassScores scores_of(const MultiCorpus& corpus, const Decided& decided, Counts&
     all.truth += own.truth;
     all.given += own.given;
     all.right += own.right;
-    scores.classes.push_back({corpus.names[i], own.precision(), own.recall(), own.f1(), own.truth});
+    scores.classes.push_back(
+        {corpus.names()[i], own.precision(), own.recall(), own.f1(), own.truth});
     sum += scores.classes.back().f1;
   }
-  scores.macro_f1 = sum / static_cast<double>(corpus.names.size());
+  scores.macro_f1 = sum / static_cast<double>(corpus.names().size());
   return scores;
 }
 
@@ -187,8 +157,8 @@ struct MultiKind {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train = load_multi(config.data.train, *tokenizers.source, config.data.corpus,
                        config.data.labels, load_context(config, report, "train"));
-    report_counts(concat("training data: ", train.names.size(), " classes"), train, report);
-    config.data.labels = train.names;
+    report_counts(concat("training data: ", train.names().size(), " classes"), train, report);
+    config.data.labels = train.names();
     CorpusOptions options = config.data.corpus;
     options.overlong = "truncate";
     held_out = load_held_out_sets<MultiCorpus>(
@@ -204,14 +174,14 @@ struct MultiKind {
   // The loss is the mean over all decisions.
   UpdateSize size_of(const LabelledBatch& batch) const {
     return {.tokens = batch.tokens,
-            .targets = static_cast<double>(batch.rows * std::ssize(train.names))};
+            .targets = static_cast<double>(batch.rows * std::ssize(train.names()))};
   }
   CrossEntropy loss(const LabelledBatch& batch, const CrossEntropyOptions& options) const {
     return binary_cross_entropy(logits_of(*model, batch), targets_of(train, batch), options);
   }
   std::vector<std::string> texts(const LabelledBatch& batch) const {
     return row_texts(batch.rows, batch.indices, [&](int64_t row) {
-      return concat(text_of(train.names, train.set(batch.indices[static_cast<size_t>(row)])),
+      return concat(text_of(train.names(), train.set(batch.indices[static_cast<size_t>(row)])),
                     "  <-  ",
                     model->tokenizers.source->decode(ids_of_row(batch.ids, row, batch.lengths)));
     });
@@ -225,8 +195,8 @@ struct MultiKind {
       const auto tokens = corpus.tokens[i];
       details->samples.push_back(
           {.given = {{"text", model->tokenizers.source->decode({tokens.begin(), tokens.end()})},
-                     {"reference", text_of(corpus.names, corpus.set(i))}},
-           .output = text_of(corpus.names, decided.sets[static_cast<size_t>(i)])});
+                     {"reference", text_of(corpus.names(), corpus.set(i))}},
+           .output = text_of(corpus.names(), decided.sets[static_cast<size_t>(i)])});
     }
     Counts all;
     const ClassScores scores = scores_of(corpus, decided, all);

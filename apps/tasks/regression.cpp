@@ -9,7 +9,6 @@
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/models.h"
 #include "apps/tasks/row_texts.h"
-#include "apps/tasks/squared_error.h"
 #include "apps/tasks/supervised_task.h"
 
 namespace tapestry {
@@ -137,6 +136,20 @@ extern const Task kRegression({.name = "regression",
                                .reads_points = true,
                                .set_defaults = set_defaults},
                               {&kAttentionPoolingModel}, make_supervised<PointKind>, evaluate);
+
+CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
+                           const CrossEntropyOptions& options) {
+  const Var error = sub(predicted, truth);
+  const Var total = sum(mul(error, error));
+  const double sum_of_squares = total.value().item();
+  CrossEntropy result;
+  result.tokens = truth.shape()[0];
+  const double count =
+      options.normalizer > 0 ? options.normalizer : static_cast<double>(result.tokens);
+  result.loss = affine(total, 1 / count, 0);
+  result.sums = Tensor::from<double>({sum_of_squares, 0, 0}, {3}).to(truth.device());
+  return result;
+}
 
 RegressionModel::RegressionModel(const Config& config, Points points, ModelUse use)
     : config(config),

@@ -1,7 +1,5 @@
 // Texts with a number each: the head of a classifier with one output, and squared errors
 // (problem_type "regression" of transformers).
-#include "apps/tasks/text_regression.h"
-
 #include <cstring>
 #include <limits>
 
@@ -9,8 +7,8 @@
 #include "apps/tasks/classification.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/models.h"
+#include "apps/tasks/regression.h"
 #include "apps/tasks/row_texts.h"
-#include "apps/tasks/squared_error.h"
 #include "apps/tasks/supervised_task.h"
 #include "data/corpora/empty_text.h"
 #include "data/examples/labelled.h"

@@ -14,7 +14,7 @@
 #include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/config/sections.h"
-#include "apps/tasks/multi_label.h"
+#include "apps/tasks/classification.h"
 #include "core/base/printable.h"
 #include "core/cpu/parallel.h"
 #include "data/files/utf8.h"

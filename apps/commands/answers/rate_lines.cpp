@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "apps/tasks/classification.h"
-#include "apps/tasks/text_regression.h"
 
 namespace tapestry {
 

@@ -16,7 +16,7 @@ std::vector<int32_t> list(std::span<const int32_t> values) {
 }
 
 /// A token for each letter, with its place.
-class LetterTokenizer : public WordTokenizer {
+class PlacedLetters : public WordTokenizer {
  public:
   std::vector<int32_t> encode(std::string_view text) const override {
     std::vector<int32_t> ids;
@@ -65,7 +65,7 @@ class Tagged : public testing::Test {
   }
 
   TempFolder folder_;
-  LetterTokenizer letters_;
+  PlacedLetters letters_;
 };
 
 TEST_F(Tagged, LinesOfColumnsAreWordsAndBlankLinesEndASentence) {
@@ -104,8 +104,9 @@ TEST_F(Tagged, RecordsHaveLists) {
                                     kJsonl))),
               expected);
   EXPECT_THAT(words_of(load(records("a b\tB-A O\nd\tO\n", kTsv))), expected);
-  const std::string numbers = "{\"ner_tags\": [1, 0], \"tokens\": [\"a\", \"b\"]}\n"
-                              "{\"ner_tags\": [0], \"tokens\": [\"d\"]}\n";
+  const std::string numbers =
+      "{\"ner_tags\": [1, 0], \"tokens\": [\"a\", \"b\"]}\n"
+      "{\"ner_tags\": [0], \"tokens\": [\"d\"]}\n";
   EXPECT_THAT(words_of(load(records(numbers, kJsonl), true, {"O", "B-A"})), expected);
   try {
     load(records(numbers, kJsonl));
@@ -123,13 +124,13 @@ TEST_F(Tagged, ALongSentenceIsReadInWindows) {
   const auto corpus = load(spec, /*whole=*/true, {}, options);
   std::vector<std::pair<int64_t, int64_t>> windows;
   for (const auto& window : corpus.windows) windows.emplace_back(window.first, window.count);
-  EXPECT_THAT(windows, ElementsAre(std::pair(0, 5), std::pair(5, 1), std::pair(6, 5),
-                                   std::pair(11, 3)));
+  EXPECT_THAT(windows,
+              ElementsAre(std::pair(0, 5), std::pair(5, 1), std::pair(6, 5), std::pair(11, 3)));
   EXPECT_THAT(corpus.parts, ElementsAre(4));
   const std::vector<int64_t> rows = {0, 3};
   const TaggedBatch batch = make_tagged_batch(corpus, rows);
-  EXPECT_THAT(batch.ids.to_vector<int32_t>(),
-              ElementsAre(kBosId, 4, 5, 6, 7, 8, kEosId, kBosId, 15, 16, 17, kEosId, kPadId, kPadId));
+  EXPECT_THAT(batch.ids.to_vector<int32_t>(), ElementsAre(kBosId, 4, 5, 6, 7, 8, kEosId, kBosId, 15,
+                                                          16, 17, kEosId, kPadId, kPadId));
   EXPECT_THAT(batch.labels.to_vector<int32_t>(),
               ElementsAre(-1, 1, -1, 0, -1, -1, -1, -1, -1, -1, 0, -1, -1, -1));
   EXPECT_EQ(batch.tokens, 12);
