@@ -13,6 +13,7 @@
 #include "apps/tasks/task.h"
 #include "core/base/text.h"
 #include "data/files/files.h"
+#include "data/files/utf8.h"
 
 namespace tapestry::interop {
 namespace {
@@ -208,8 +209,7 @@ std::string loading(const Config& config, const CardTask& task) {
 
 bool has_base_card(const ModelFiles& model) {
   return std::ranges::any_of(model.tokenizers.came_with, [](const auto& file) {
-    const bool card = file.first == kCard || file.first == kBaseCard;
-    return card && file.second.find(kMark) == std::string::npos;
+    return file.first == kCard || file.first == kBaseCard;
   });
 }
 
@@ -239,12 +239,23 @@ std::string model_card(const ModelFiles& model, const std::string& config,
   return text;
 }
 
+std::map<std::string, std::string> cards_in(const std::string& folder) {
+  std::map<std::string, std::string> cards;
+  for (const char* name : {kCard, kBaseCard}) {
+    const std::string path = folder + "/" + name;
+    if (!fs::is_regular_file(path)) continue;
+    std::string text = read_file(path);
+    const bool keeps =
+        text.find(kMark) == std::string::npos && find_invalid_utf8(text) == std::string::npos;
+    if (keeps) cards[name] = std::move(text);
+  }
+  return cards;
+}
+
 void add_model_card(const ModelFiles& model, const std::string& commit, CheckpointContent& files) {
-  // A card of ours is made anew, and the one that it was made beside stays.
   for (const char* name : {kBaseCard, kCard}) {
     const auto came = model.tokenizers.came_with.find(name);
-    if (came == model.tokenizers.came_with.end()) continue;
-    if (came->second.find(kMark) == std::string::npos) files[kBaseCard] = came->second;
+    if (came != model.tokenizers.came_with.end()) files[kBaseCard] = came->second;
   }
   const auto* const config = std::get_if<std::string>(&files[kConfigFile]);
   files[kCard] = model_card(model, config == nullptr ? "" : *config, commit);

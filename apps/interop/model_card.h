@@ -1,6 +1,7 @@
 // The README.md of an exported folder: a model card, as the hub of Hugging Face shows it.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "apps/checkpoint/files.h"
@@ -15,6 +16,10 @@ namespace tapestry::interop {
 /// licence.
 std::string model_card(const ModelFiles& model, const std::string& config,
                        const std::string& commit);
+
+/// The cards in a folder that an import keeps: README.md and README.base.md, if they are not made
+/// by an export.
+std::map<std::string, std::string> cards_in(const std::string& folder);
 
 /// Puts the card into the folder. A README.md that the model came with is kept as README.base.md.
 void add_model_card(const ModelFiles& model, const std::string& commit, CheckpointContent& files);

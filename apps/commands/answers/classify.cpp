@@ -52,7 +52,7 @@ std::string classes_text(const std::vector<std::string>& labels,
     for (const size_t at : best) {
       classes.push_back({{"label", labels[at]}, {"probability", probabilities[at]}});
     }
-    return json_line({{"classes", std::move(classes)}});
+    return json_line(nlohmann::ordered_json{{"classes", std::move(classes)}});
   }
   std::string text;
   for (const size_t at : best) {

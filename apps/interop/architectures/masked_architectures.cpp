@@ -25,6 +25,14 @@ constexpr std::array<KeyRow, 12> keys(int64_t more) {
   }};
 }
 constexpr auto kBertKeys = keys(0);
+constexpr auto electra_keys() {
+  auto all = keys(0);
+  all[0].fallback = "256";  // hidden_size
+  all[2].fallback = "4";    // num_attention_heads
+  all[3].fallback = "1024";
+  return all;
+}
+constexpr auto kElectraKeys = electra_keys();
 // Theirs count from the padding's id on, which is 1.
 constexpr auto kRobertaKeys = keys(2);
 constexpr FixedKey kFixed[] = {
@@ -234,7 +242,7 @@ extern const Architecture kElectra = {
                 {"question_answering", "ElectraForQuestionAnswering"},
                 {"token_classification", "ElectraForTokenClassification"}},
     .headless = "ElectraModel",
-    .keys = kBertKeys,
+    .keys = kElectraKeys,
     .fixed = kFixed,
     .options = kElectraOptions,
     .ids = kBertIds,

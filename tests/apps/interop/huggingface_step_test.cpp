@@ -34,13 +34,10 @@ CrossEntropy loss_of(const EncoderDecoder& model, const nlohmann::json& input) {
                     {});
 }
 
-// The classes of texts are those of their first tokens.
 CrossEntropy loss_of(const SequenceClassifier& model, const nlohmann::json& input) {
   const Tensor ids = ids_of(input["ids"]);
-  std::vector<int32_t> labels;
-  for (const auto& row : input["labels"]) labels.push_back(row[0].get<int32_t>());
-  return cross_entropy(model(ids, full_lengths(ids)),
-                       Tensor::from(labels, {std::ssize(labels)}));
+  const auto labels = input["labels"].get<std::vector<int32_t>>();
+  return cross_entropy(model(ids, full_lengths(ids)), Tensor::from(labels, {std::ssize(labels)}));
 }
 
 CrossEntropy loss_of(const TokenClassifier& model, const nlohmann::json& input) {
