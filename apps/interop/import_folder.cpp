@@ -13,6 +13,7 @@
 #include "apps/interop/gguf/gguf_file.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/misfit_report.h"
+#include "apps/interop/model_card.h"
 #include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"
@@ -172,10 +173,10 @@ std::map<std::string, std::string> texts_of(const std::string& folder,
 // The companion files of a foreign folder; a folder that our export wrote gets new ones.
 std::map<std::string, std::string> companions_of(const std::string& folder,
                                                  const Tokenizer& tokenizer) {
-  std::map<std::string, std::string> files = texts_of(
-      folder, {kConfigFile, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-               "chat_template.jinja", "chat_template.json", "generation_config.json", "vocab.txt",
-               "vocab.json", "merges.txt", "README.md", "README.base.md"});
+  std::map<std::string, std::string> files =
+      texts_of(folder, {kConfigFile, "tokenizer_config.json", "special_tokens_map.json",
+                        "added_tokens.json", "chat_template.jinja", "chat_template.json",
+                        "generation_config.json", "vocab.txt", "vocab.json", "merges.txt"});
   const auto take = [&](const std::string& name) { files.merge(texts_of(folder, {name})); };
   take_modules(folder, take);
   // The files beside it may have changed what it does: their program changes it itself.
@@ -210,8 +211,8 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   }
   ImportedModel& model = imported.model;
   if (!reads_text(model.config)) {
-    imported.tokenizers.came_with =
-        texts_of(folder, {kConfigFile, kPreprocessorFile, "README.md", "README.base.md"});
+    imported.tokenizers.came_with = texts_of(folder, {kConfigFile, kPreprocessorFile});
+    imported.tokenizers.came_with.merge(cards_in(folder));
     return imported;
   }
   Json theirs = config_with_defaults(folder);
@@ -230,6 +231,7 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
              model.config.model_type == ModelType::kDecoder) {
     model.config.data.train[0].documents = "file";  // as in our export
   }
+  imported.tokenizers.came_with.merge(cards_in(folder));
   return imported;
 }
 
