@@ -50,8 +50,7 @@ const std::vector<const char*> kAll = {"translation",
                                        "classification",
                                        "question_answering",
                                        "token_classification",
-                                       "multi_label",
-                                       "text_regression"};
+                                       "multi_label"};
 const std::vector<const char*> kOfOneSequence = {
     "clm", "prompts", "mlm", "classification", "question_answering", "token_classification"};
 

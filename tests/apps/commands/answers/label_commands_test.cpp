@@ -21,7 +21,8 @@ TEST(LabelCommandsTest, TextsHaveSeveralClasses) {
          lines_of(folder.output(concat("classify --detail jsonl --model run ", options), lines))) {
       std::string all;
       if (!line.empty()) {
-        for (const Json& one : Json::parse(line)["classes"]) {
+        const Json parsed = Json::parse(line);
+        for (const Json& one : parsed["classes"]) {
           all += one["label"].get<std::string>() + ' ';
         }
       }
