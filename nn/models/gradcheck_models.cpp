@@ -260,7 +260,6 @@ void add_masked_models(Cases& cases, const Inputs& in) {
   ModelOptions distil = bert, modern = bert;
   distil.pooler = Pooler::kRelu;
   cases.push_back(classifier_case(in, "SequenceClassifier, DistilBERT", distil));
-  cases.back().tolerance = 1e-4;  // relu
   modern.pooler = Pooler::kNormed;
   modern.bias = false;
   cases.push_back(classifier_case(in, "SequenceClassifier, ModernBERT", modern));
