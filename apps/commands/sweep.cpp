@@ -76,8 +76,7 @@ void write_page(const std::vector<SweepRow>& rows, const std::string& folder) {
 // What will be trained, before it is.
 std::string plan_of(const Sweep& sweep, const SweepOptions& options) {
   const Halving& halving = sweep.halving();
-  std::string text =
-      concat("sweep: ", sweep.trials(), sweep.trials() == 1 ? " trial" : " trials");
+  std::string text = concat("sweep: ", sweep.trials(), sweep.trials() == 1 ? " trial" : " trials");
   if (options.seeds > 1) text += concat(" of ", options.seeds, " seeds");
   for (size_t rung = 0; halving.rungs() > 1 && rung < halving.rungs(); ++rung) {
     text += concat(rung == 0 ? ", " : ", then ", halving.trials[rung], " to update ",

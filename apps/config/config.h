@@ -125,6 +125,7 @@ struct Config {
   std::string init_from;  ///< run or checkpoint from which a new run takes tokenizer and parameters
   DataOptions data;
   TokenizerOptions tokenizer;
+  VariationOptions variation;  ///< of training pairs: tokenizer.sampling, training.word_dropout
   MaskingOptions masking;
   DenoisingOptions denoising;
   ModelType model_type = ModelType::kEncoderDecoder;

@@ -229,6 +229,10 @@ void bind_training(ConfigSection& s, Config& config) {
   bind_schedule(s, config);
   s.read_if(!points, with_task, "label_smoothing", training.label_smoothing,
             "Probability that the loss spreads over the whole vocabulary.", from_up_to_below(0, 1));
+  const bool translates = config.task->bind_corpus == bind_pairs;
+  s.read_if(translates, with_task, "word_dropout", config.variation.word_dropout,
+            "Chance of a source token to become the unknown one, in training only.",
+            from_up_to_below(0, 1));
   s.read("max_grad_norm", training.max_grad_norm,
          "Scales all gradients down to this norm together; 0: off.", at_least(0));
   s.read("clip_value", training.clip_value, "Clips each element of the gradients; 0: off.",

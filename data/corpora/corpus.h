@@ -36,6 +36,7 @@
 
 #include "data/corpora/filter_counts.h"
 #include "data/corpora/record_files.h"
+#include "data/corpora/text_variation.h"
 #include "data/corpora/token_table.h"
 #include "data/tokenizers/tokenizer.h"
 
@@ -264,6 +265,9 @@ struct ParallelCorpus {
   std::vector<int64_t> parts;  ///< pairs of each corpus of a list
   bool from_cache = false;     ///< nothing was encoded
   PairRows rows = {};
+  /// What batches make of the rows in each epoch; null: rows stay as they are. Never of held-out
+  /// pairs.
+  std::shared_ptr<const TextVariation> variation = nullptr;
 
   int64_t size() const { return source.size(); }
   bool has_weights() const { return weights.size() > 0; }

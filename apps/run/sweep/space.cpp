@@ -124,8 +124,8 @@ class SpaceReader {
       return concat("expected LOW..HIGH or LOW..HIGH:log, got ':", how, "'");
     }
     if (!std::isfinite(range.low) || !std::isfinite(range.high) || !(range.low < range.high)) {
-      return concat("expected a range LOW..HIGH with LOW < HIGH, got ", shortest(range.low), " and ",
-                    shortest(range.high));
+      return concat("expected a range LOW..HIGH with LOW < HIGH, got ", shortest(range.low),
+                    " and ", shortest(range.high));
     }
     if (range.log && range.low <= 0) {
       return concat("a range with :log begins above 0, got ", shortest(range.low));
@@ -202,8 +202,8 @@ SweepSpace parse_sweep_space(const std::vector<std::string>& overrides) {
 }
 
 SweepTrials draw_trials(const SweepSpace& space, int64_t count, uint64_t seed) {
-  const bool has_range = std::ranges::any_of(
-      space.axes, [](const SweepAxis& axis) { return axis.range.has_value(); });
+  const bool has_range =
+      std::ranges::any_of(space.axes, [](const SweepAxis& axis) { return axis.range.has_value(); });
   if (has_range && count == 0) {
     fail(ErrorKind::kConfig, "[sweep] expected --trials beside a range, got none.");
   }

@@ -89,7 +89,8 @@ Config Sweep::load(const std::vector<std::string>& overrides, bool check_files) 
 
 void Sweep::expect_validation(const Config& config) const {
   if (config.data.valid.empty()) {
-    fail(ErrorKind::kConfig, "[sweep] expected data.valid, by which trials are compared, got none.");
+    fail(ErrorKind::kConfig,
+         "[sweep] expected data.valid, by which trials are compared, got none.");
   }
 }
 
@@ -111,10 +112,9 @@ void Sweep::read_trials(const SweepTrials& drawn) {
     Trial& trial = trials_.emplace_back();
     trial.overrides = drawn[i];
     for (int64_t k = 0; k < options_.seeds; ++k) {
-      trial.runs.push_back(options_.seeds == 1
-                               ? name_of_trial(i)
-                               : concat(name_of_trial(i), "-seed-",
-                                        config.seed + static_cast<uint64_t>(k)));
+      trial.runs.push_back(options_.seeds == 1 ? name_of_trial(i)
+                                               : concat(name_of_trial(i), "-seed-",
+                                                        config.seed + static_cast<uint64_t>(k)));
     }
   }
   halving_ = options_.halving ? halving_of(lengths, options_.factor) : without_halving(lengths);
@@ -211,17 +211,18 @@ int Sweep::train_rung(size_t rung, const std::vector<size_t>& going, SweepRecord
     const std::string& run = trial.runs[jobs[number].of_seed];
     const RungResult result = result_of(run, code);
     record.add(run, rung, result);
-    say(concat("[", ++done, '/', jobs.size(), "] ", run, ": ",
-               result.outcome == "done" ? concat(metric_, ' ', in_words(result.value))
-                                        : result.outcome,
-               " after ", result.updates, " updates (", join(trial.overrides, " "), ")"));
+    say(concat(
+        "[", ++done, '/', jobs.size(), "] ", run, ": ",
+        result.outcome == "done" ? concat(metric_, ' ', in_words(result.value)) : result.outcome,
+        " after ", result.updates, " updates (", join(trial.overrides, " "), ")"));
   });
 }
 
 int Sweep::run(const std::function<void(const std::string&)>& say) {
   fs::create_directories(folder_);
   SweepRecord record(folder_, identity());
-  if (record.found() > 0) say(concat("goes on after ", record.found(), " results of an earlier start"));
+  if (record.found() > 0)
+    say(concat("goes on after ", record.found(), " results of an earlier start"));
   std::vector<size_t> going(trials_.size());
   for (size_t i = 0; i < going.size(); ++i) going[i] = i;
   for (size_t rung = 0; rung < halving_.rungs() && !going.empty(); ++rung) {

@@ -33,7 +33,7 @@ struct SweepRow {
   std::optional<double> mean = {};     ///< of its runs; none if one of them failed
   double half_width = 0;               ///< of the 95 % interval of the mean; 0 for one run
   int64_t updates = 0;
-  std::string outcome = {};          ///< as RungResult
+  std::string outcome = {};               ///< as RungResult
   std::vector<std::string> folders = {};  ///< of its runs
 };
 

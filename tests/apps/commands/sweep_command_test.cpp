@@ -95,12 +95,12 @@ TEST(SweepCommandTest, SeedsGiveAMeanAndAnInterval) {
   const TinyRunFolder folder("sweep-seeds");
   const std::string table = folder.output(
       "sweep regression.yaml training.max_steps=20 training.learning_rate=1e-3,1e-1 --seeds 3 "
-      "--output out");
+      "--output swept");
   EXPECT_THAT(lines_of(table).at(0), HasSubstr("+/- 95 %"));
   EXPECT_EQ(lines_of(table).size(), 3);
   for (const char* const seed : {"1", "2", "3"}) {
     const std::string yaml =
-        read_file(folder.path(concat("out/trial-002-seed-", seed, "/config.yaml")));
+        read_file(folder.path(concat("swept/trial-002-seed-", seed, "/config.yaml")));
     EXPECT_THAT(yaml, HasSubstr(concat("seed: ", seed, '\n')));
   }
 }
@@ -109,7 +109,7 @@ TEST(SweepCommandTest, ATrialThatDivergesIsTheLast) {
   const TinyRunFolder folder("sweep-diverged");
   const std::string table = folder.output(
       "sweep clm.yaml training.max_steps=40 training.learning_rate=1e30,1e-2 "
-      "training.divergence_patience=5 training.max_grad_norm=0 --output out");
+      "training.divergence_patience=5 training.max_grad_norm=0 --output swept");
   EXPECT_THAT(lines_of(table).at(1), HasSubstr("002"));
   EXPECT_THAT(lines_of(table).at(2), HasSubstr("diverged"));
 }
@@ -117,9 +117,9 @@ TEST(SweepCommandTest, ATrialThatDivergesIsTheLast) {
 TEST(SweepCommandTest, NonsenseIsAnErrorBeforeAnythingRuns) {
   const TinyRunFolder folder("sweep-nonsense");
   const auto complaint = [&](const std::string& arguments) {
-    const TinyRunFolder::Outcome outcome = folder.run("sweep clm.yaml --output out " + arguments);
+    const TinyRunFolder::Outcome outcome = folder.run("sweep clm.yaml --output swept " + arguments);
     EXPECT_EQ(outcome.code, 2) << outcome.err;
-    EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
+    EXPECT_FALSE(std::filesystem::exists(folder.path("swept")));
     return outcome.err;
   };
   EXPECT_THAT(complaint("training.learning_rat=1e-4..1e-2:log --trials 2"),
@@ -134,13 +134,13 @@ TEST(SweepCommandTest, NonsenseIsAnErrorBeforeAnythingRuns) {
 
 TEST(SweepCommandTest, AnotherSweepInTheFolderIsRefused) {
   const TinyRunFolder folder("sweep-other");
-  const std::string command = "sweep regression.yaml training.max_steps=10 --output out ";
+  const std::string command = "sweep regression.yaml training.max_steps=10 --output swept ";
   folder.output(command + "training.learning_rate=1e-3,1e-2");
   const TinyRunFolder::Outcome other = folder.run(command + "training.learning_rate=1e-3,2e-2");
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, HasSubstr("trials/1/0 was \"training.learning_rate=1e-2\" and is "
                                    "\"training.learning_rate=2e-2\""));
-  std::filesystem::remove(folder.path("out/sweep.json"));
+  std::filesystem::remove(folder.path("swept/sweep.json"));
   EXPECT_THAT(folder.run(command + "training.learning_rate=1e-3,1e-2").err,
               HasSubstr("with trial-00"));
 }
