@@ -301,6 +301,12 @@ void Resume::go_on(Checkpoint checkpoint, Config& config) {
                                       default_config(*config.task).tokenizer.target_normalization) {
     config.tokenizer.target_normalization = before.tokenizer.target_normalization;
   }
+  // Another machine might choose otherwise.
+  if (config.auto_dtype) {
+    config.auto_dtype = false;
+    config.dtype = before.dtype;
+    config.mixed = before.mixed;
+  }
   // The same budget means the same choice, whatever a plan would choose today, so the bits stay the
   // same.
   if (!config.training.memory_budget.empty() &&

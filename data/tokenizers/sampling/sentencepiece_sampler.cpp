@@ -6,8 +6,8 @@
 
 #include "core/base/error.h"
 #include "data/files/utf8.h"
-#include "data/tokenizers/sampling/merge_sampler.h"
 #include "data/tokenizers/piece_lattice.h"
+#include "data/tokenizers/sampling/merge_sampler.h"
 #include "data/tokenizers/tokenizer_types.h"
 
 namespace tapestry::tokenizers {

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/sampling/subword_sampler.h"
+#include "data/tokenizers/sentencepiece_model.h"
 
 namespace tapestry::tokenizers {
 

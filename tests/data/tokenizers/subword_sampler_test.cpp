@@ -24,14 +24,15 @@ using Shares = std::map<PieceTexts, double>;
 constexpr int kDraws = 20000;
 constexpr double kFar = 0.02;  // more than five deviations of any share of so many draws
 
-const PieceTexts kSlowLines = {"low lower lowest newer newest wider", "wide new low slow slower flow",
-                      "the lowest of the new, the widest of the slow!", "a 12 21 a lower new"};
+const PieceTexts kSlowLines = {
+    "low lower lowest newer newest wider", "wide new low slow slower flow",
+    "the lowest of the new, the widest of the slow!", "a 12 21 a lower new"};
 
 std::shared_ptr<const Tokenizer> trained(const std::string& type, const std::string& algorithm) {
   TokenizerOptions options;
   options.type = type;
   options.algorithm = algorithm;
-  options.vocab_size = 45;
+  options.vocab_size = algorithm == "unigram" ? 30 : 45;
   return train_tokenizer(
       options,
       [next = size_t{0}](std::string& line) mutable {
@@ -48,7 +49,8 @@ PieceTexts texts_of(const Tokenizer& tokenizer, const TokenIds& ids) {
   return texts;
 }
 
-TokenIds sampled(const SubwordSampler& sampler, const TokenIds& ids, int64_t row, uint32_t epoch = 0) {
+TokenIds sampled(const SubwordSampler& sampler, const TokenIds& ids, int64_t row,
+                 uint32_t epoch = 0) {
   SubwordDraws draws({5, epoch, 7}, row);
   TokenIds result;
   sampler.sample(ids, draws, result);
@@ -168,8 +170,8 @@ TEST_P(MergeSamplers, ADrawDependsOnRowAndEpoch) {
 }
 
 // Every way to cut a text into pieces, with its score.
-void cut(const std::map<std::string, double>& scores, const std::string& text, const PieceTexts& before,
-         double score, std::map<PieceTexts, double>& ways) {
+void cut(const std::map<std::string, double>& scores, const std::string& text,
+         const PieceTexts& before, double score, std::map<PieceTexts, double>& ways) {
   if (text.empty()) ways[before] = score;
   for (size_t size = 1; size <= text.size(); ++size) {
     const auto piece = scores.find(text.substr(0, size));
@@ -221,7 +223,8 @@ TEST(LatticeSamplerTest, TheTextStaysAndUnknownOnesToo) {
   for (const int64_t nbest : {0, 1, 8}) {
     const auto sampler = tokenizer->sampler({.alpha = 0.3, .nbest = nbest});
     for (int row = 0; row < 20; ++row) {
-      EXPECT_EQ(tokenizer->decode(sampled(*sampler, tokenizer->encode(kSlowLines[2]), row)), kSlowLines[2]);
+      EXPECT_EQ(tokenizer->decode(sampled(*sampler, tokenizer->encode(kSlowLines[2]), row)),
+                kSlowLines[2]);
     }
     const TokenIds unknown = tokenizer->encode("new \u4e2d low");
     const TokenIds other = sampled(*sampler, unknown, 1);
