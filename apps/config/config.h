@@ -57,6 +57,7 @@ struct TrainingOptions {
   double num_train_epochs = 0;  ///< times through the data; 0: max_steps decides
   double max_hours = 0;         ///< saves and stops after this long; 0: no limit
   double label_smoothing = 0.0;
+  double r_drop = 0;         ///< weight of R-Drop's divergence between two passes; 0: one pass
   double max_grad_norm = 0;  ///< clips the global norm; 0: off
   double clip_value = 0;     ///< clips each element; 0: off
   double ema_decay = 0;      ///< exponential moving average of the weights; 0: off

@@ -233,6 +233,11 @@ void bind_training(ConfigSection& s, Config& config) {
   s.read_if(translates, with_task, "word_dropout", config.variation.word_dropout,
             "Chance of a source token to become the unknown one, in training only.",
             from_up_to_below(0, 1));
+  s.read_if(translates, with_task, "r_drop", training.r_drop,
+            "Each batch goes through the model twice, with other dropout; alpha is the weight of "
+            "the divergence between the two predictions (R-Drop), 5 as a rule for translation. An "
+            "update takes twice the time, and stores its logits. 0: off.",
+            between(0, 1000));
   s.read("max_grad_norm", training.max_grad_norm,
          "Scales all gradients down to this norm together; 0: off.", at_least(0));
   s.read("clip_value", training.clip_value, "Clips each element of the gradients; 0: off.",

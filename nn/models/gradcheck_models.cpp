@@ -3,6 +3,7 @@
 #include "core/kernels/elementwise/activation_functors.h"
 #include "nn/attention/attention_pooling.h"
 #include "nn/models/gradcheck_cases.h"
+#include "nn/models/r_drop.h"
 
 namespace tapestry {
 namespace {
@@ -22,17 +23,30 @@ GradcheckCase loss_case(const std::string& name, const ModelOptions& options,
   return result;
 }
 
+constexpr Vocabulary kPairVocabulary{.source_size = 11, .target_size = 11};
+
+EncoderDecoder::Batch pairs_of(const Inputs& in) {
+  return {in.ints({4, 7, 5, 3, 9, 3, 0, 0}, {2, 4}), in.lengths({4, 2}),
+          in.ints({2, 6, 8, 2, 10, 0}, {2, 3}), in.ints({6, 8, 3, 10, 3, 0}, {2, 3})};
+}
+
 // EncoderDecoder or RnnAttention.
 template <class Model>
 GradcheckCase translation_case(const Inputs& in, const std::string& name,
                                const ModelOptions& options) {
-  const Vocabulary vocabulary{.source_size = 11, .target_size = 11};
-  const EncoderDecoder::Batch batch{in.ints({4, 7, 5, 3, 9, 3, 0, 0}, {2, 4}), in.lengths({4, 2}),
-                                    in.ints({2, 6, 8, 2, 10, 0}, {2, 3}),
-                                    in.ints({6, 8, 3, 10, 3, 0}, {2, 3})};
-  return loss_case(
-      name, options, std::make_shared<Built<Model>>(in, options, vocabulary),
-      [batch](const Model& model) { return model.loss(batch, {.label_smoothing = 0.1}).loss; });
+  return loss_case(name, options, std::make_shared<Built<Model>>(in, options, kPairVocabulary),
+                   [batch = pairs_of(in)](const Model& model) {
+                     return model.loss(batch, {.label_smoothing = 0.1}).loss;
+                   });
+}
+
+GradcheckCase r_drop_case(const Inputs& in, ModelOptions options) {
+  options.dropout = 0.2;
+  return loss_case("EncoderDecoder, R-Drop", options,
+                   std::make_shared<Built<EncoderDecoder>>(in, options, kPairVocabulary),
+                   [batch = pairs_of(in)](const EncoderDecoder& model) {
+                     return r_drop_loss(model, batch, {.label_smoothing = 0.1}, 3).loss;
+                   });
 }
 
 GradcheckCase encoder_decoder_case(const Inputs& in, const std::string& name,
@@ -165,6 +179,7 @@ void add_relative_positions(Cases& cases, const Inputs& in) {
   t5.relative_attention_num_buckets = 6;
   t5.relative_attention_max_distance = 5;
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, T5", t5));
+  cases.push_back(r_drop_case(in, t5));
   cases.push_back(language_model_case(in, "LanguageModel, scaled scores and logits", t5, true));
 }
 
