@@ -9,7 +9,8 @@
 namespace tapestry {
 namespace {
 
-// The weight of each row in the divergence: 0 without a target. A column (R, 1) of the logits' kind.
+// The weight of each row in the divergence: 0 without a target. A column (R, 1) of the logits'
+// kind.
 struct RowWeights {
   RowWeights(const Tensor& targets, const CrossEntropyOptions& options) {
     const Tensor host = targets.to(Device{});
