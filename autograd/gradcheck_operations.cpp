@@ -90,6 +90,7 @@ void add_activations(Cases& cases, Inputs& in) {
                      }});
   }
   cases.push_back({"tanh", {x}, [=] { return tanh(x); }});
+  cases.push_back({"softcap", {x}, [=] { return softcap(x, 0.7); }});
   cases.push_back({"sigmoid", {x}, [=] { return sigmoid(x); }});
   cases.push_back({"exp", {x}, [=] { return exp(x); }});
   cases.push_back({"log", {positive}, [=] { return log(positive); }});
@@ -244,6 +245,9 @@ void add_attention(Cases& cases, Inputs& in) {
        [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .mask = by_head}); });
   both("window", {q, k, v},
        [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .window = 2}); });
+  both("softcap", {q, k, v}, [=](auto f) {
+    return f(q, k, v, AttentionOptions{.heads = 2, .causal = true, .scale = 1.5, .softcap = 0.8});
+  });
   const Tensor prefixes = in.ints({4, 0}, {2});
   both("prefix", {k, v}, [=](auto f) {
     return f(k, k, v, AttentionOptions{.heads = 2, .causal = true, .prefix_lengths = prefixes});
@@ -252,13 +256,14 @@ void add_attention(Cases& cases, Inputs& in) {
   const Var relative = in.draw({2, 5});  // distances beyond 2 share a number
   both("relative bias", {q, k, v, relative},
        [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .relative_bias = relative}); });
-  both("relative bias, grouped, all masks", {q, kg, vg, by_head_bias}, [=](auto f) {
+  both("relative bias, grouped, softcap, all masks", {q, kg, vg, by_head_bias}, [=](auto f) {
     return f(q, kg, vg,
              AttentionOptions{.heads = 4,
                               .kv_heads = 2,
                               .causal = true,
                               .key_lengths = lengths,
                               .dropout = 0.3,
+                              .softcap = 1.5,
                               .window = 4,
                               .prefix_lengths = prefixes,
                               .mask = seen,
@@ -327,6 +332,11 @@ void add_losses(Cases& cases, Inputs& in) {
                    }});
   cases.push_back({"linear_cross_entropy", {x, w, b}, [=] {
                      return linear_cross_entropy(x, w, b, targets, smooth).loss;
+                   }});
+  CrossEntropyOptions capped = weighted;
+  capped.softcap = 1.5;
+  cases.push_back({"linear_cross_entropy capped", {x, w, b}, [=] {
+                     return linear_cross_entropy(x, w, b, targets, capped).loss;
                    }});
   cases.push_back({"linear_cross_entropy scaled", {x, w}, [=] {
                      return 0.5 * linear_cross_entropy(x, w, {}, targets, smooth).loss + sum(x * x);

@@ -44,6 +44,9 @@ inline Var exp(const Var& x) { return unary(Unary::kExp, x); }
 inline Var log(const Var& x) { return unary(Unary::kLog, x); }
 inline Var sqrt(const Var& x) { return unary(Unary::kSqrt, x); }
 
+/// cap * tanh(x / cap), never beyond the cap > 0 (Bello et al. 2017; Gemma 2).
+inline Var softcap(const Var& x, double cap) { return cap * tanh((1 / cap) * x); }
+
 /// f(a) * b for x = [a | b] split in the middle of the last axis: (..., 2F) -> (..., F); swiglu
 /// with silu (Shazeer 2020).
 Var glu(Activation f, const Var& x);
@@ -152,6 +155,7 @@ struct AttentionOptions {
   Tensor key_lengths = {};  ///< (B) int32 or undefined: keys at or after the length are masked
   double dropout = 0;       ///< of the attention weights
   double scale = 0;         ///< of the scores; 0: 1 / sqrt(K)
+  double softcap = 0;       ///< of the scaled scores, in front of masks and biases; 0: none
   /// Kv, the size of a head's values, if a packed qkv does not determine it; 0: K.
   int64_t value_size = 0;
   /// (B, S) int32 or undefined, for a step of decoding: T is 1, k and v are the rows of a cache,
@@ -240,6 +244,7 @@ struct CrossEntropyOptions {
   double normalizer = 0;
   /// Precision of the fused classifier's float32 products, forward and backward.
   Precision precision = Precision::kFull;
+  double softcap = 0;  ///< of the fused classifier's logits; 0: none
 };
 struct CrossEntropy {
   Var loss;            ///< scalar: smoothed loss summed over real tokens / normalizer

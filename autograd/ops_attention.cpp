@@ -70,6 +70,8 @@ AttentionShape attention_shape(const Var& q, const Var& k, int64_t head_size, in
         "the dropout probability must be in [0, 1), got ", options.dropout, '.');
   check(options.window >= 0, "attention", "the window must be at least 0, got ", options.window,
         '.');
+  check(options.softcap >= 0, "attention", "the softcap must be at least 0, got ", options.softcap,
+        '.');
   AttentionShape shape;
   shape.batch = q.shape()[0];
   shape.queries = q.shape()[1];
@@ -79,6 +81,7 @@ AttentionShape attention_shape(const Var& q, const Var& k, int64_t head_size, in
   shape.head_size = head_size;
   shape.value_size = value_size;
   shape.scale = options.scale > 0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(head_size));
+  shape.softcap = options.softcap;
   shape.causal = options.causal;
   shape.window = options.window;
   shape.key_lengths = lengths_of(options.key_lengths, "key_lengths", shape.batch);
@@ -141,11 +144,11 @@ ScoreBias<T> score_bias(const Tensor& mask, const Tensor& relative) {
   return bias;
 }
 
-// S = scale q k^T + bias, A = softmax(S) over the keys that are seen, y = dropout(A) v, per head
-// and batch element.
-// Backward (without dropout): dV = A^T dY, dA = dY V^T, dS = A (dA - sum(dA A)),
-// dQ = scale dS K, dK = scale dS^T Q; the relative bias of a distance gets the sum of its dS. A is
-// computed again from the log-sum-exp of each row.
+// S = softcap(scale q k^T) + bias, A = softmax(S) over the keys that are seen, y = dropout(A) v,
+// per head and batch element. Backward (without dropout): dV = A^T dY, dA = dY V^T, dS = A (dA -
+// sum(dA A)), dQ = scale dS K, dK = scale dS^T Q; the relative bias of a distance gets the sum of
+// its dS. Behind a softcap the dS of Q and K are multiplied by 1 - tanh^2. A is computed again from
+// the log-sum-exp of each row.
 Var fused(const std::array<Var, 3>& operands, const Layout& layout, const AttentionShape& shape,
           const AttentionOptions& options) {
   const std::array<Var, 4> inputs{operands[0], operands[1], operands[2], options.relative_bias};
@@ -370,6 +373,7 @@ AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
     const Var vg = slice(slice(v, 2, g * value_size, (g + 1) * value_size), 1, 0, s.keys);
     const Var product = matmul(qg, kg, {.trans_b = true});
     Var scores = s.scale * product;
+    if (s.softcap > 0) scores = softcap(scores, s.softcap);
     if (masks.added.defined()) scores = scores + Var(of_group(masks.added));
     if (relative.defined()) {
       scores = scores + reshape(slice(relative, 0, g * shared, (g + 1) * shared), {rows, s.keys});

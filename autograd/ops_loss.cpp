@@ -34,13 +34,16 @@ Problem make_problem(const char* who, int64_t rows, int64_t classes, Device devi
         targets.defined() ? targets.shape().str() : "none", '.');
   check(options.label_smoothing >= 0 && options.label_smoothing < 1, who,
         "label smoothing must be in [0, 1), got ", options.label_smoothing, '.');
+  check(options.softcap >= 0, who, "the softcap must be at least 0, got ", options.softcap, '.');
   const Tensor& weights = options.weights;
   check(!weights.defined() || (weights.dtype() == DType::kFloat32 && weights.device().is_cpu() &&
                                weights.numel() == rows),
         who, "expected a float32 weight in host memory for each of ", rows, " rows, got ",
         weights.defined() ? weights.shape().str() : "none", '.');
   Problem problem;
-  problem.shape = {rows, classes, options.label_smoothing, options.ignore_index, options.precision};
+  problem.shape = {
+      rows,           classes, options.label_smoothing, options.ignore_index, options.precision,
+      options.softcap};
   problem.targets = targets.to(device);
   problem.host_targets = targets.to(Device{});
   problem.host_weights = weights;

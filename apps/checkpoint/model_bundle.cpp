@@ -1,5 +1,7 @@
 #include "apps/checkpoint/model_bundle.h"
 
+#include <algorithm>
+
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/run_folder.h"
@@ -43,14 +45,22 @@ LanguageModel build_model(const Config& config, const TokenizerPair& tokenizers,
 template <>
 SequenceClassifier build_model(const Config& config, const TokenizerPair& tokenizers,
                                const ParamScope& scope) {
-  return SequenceClassifier(config.model, text_vocabulary(tokenizers),
-                            static_cast<int64_t>(config.data.labels.size()), scope);
+  // Without classes it gives a number.
+  const int64_t outputs = std::max<int64_t>(1, std::ssize(config.data.labels));
+  return SequenceClassifier(config.model, text_vocabulary(tokenizers), outputs, scope);
 }
 
 template <>
 SpanExtractor build_model(const Config& config, const TokenizerPair& tokenizers,
                           const ParamScope& scope) {
   return SpanExtractor(config.model, text_vocabulary(tokenizers), scope);
+}
+
+template <>
+TokenClassifier build_model(const Config& config, const TokenizerPair& tokenizers,
+                            const ParamScope& scope) {
+  return TokenClassifier(config.model, text_vocabulary(tokenizers),
+                         static_cast<int64_t>(config.data.labels.size()), scope);
 }
 
 template <>
@@ -150,6 +160,7 @@ template struct ModelBundle<RnnAttention>;
 template struct ModelBundle<LanguageModel>;
 template struct ModelBundle<SequenceClassifier>;
 template struct ModelBundle<SpanExtractor>;
+template struct ModelBundle<TokenClassifier>;
 template struct ModelBundle<ImageClassifier>;
 
 }  // namespace tapestry

@@ -37,6 +37,10 @@ struct EvaluateArguments {
   ComputeArguments compute = {};
 };
 
+// Endings of files that hold no records, and their keys.
+constexpr std::pair<const char*, const char*> kOtherEndings[] = {
+    {".json", "squad"}, {".txt", "text"}, {".conll", "conll"}};
+
 // The key of data.train that a file's name asks for, or "".
 std::string key_of_name(std::string name) {
   for (const char* packed : {".gz", ".zst", ".xz", ".bz2"}) {
@@ -47,7 +51,10 @@ std::string key_of_name(std::string name) {
       if (name.ends_with(end)) return format->name;
     }
   }
-  return name.ends_with(".json") ? "squad" : name.ends_with(".txt") ? "text" : "";
+  for (const auto& [end, key] : kOtherEndings) {
+    if (name.ends_with(end)) return key;
+  }
+  return "";
 }
 
 // The endings that key_of_name() knows: ".tsv, .csv, ..."
@@ -56,7 +63,7 @@ std::string known_endings() {
   for (const RecordFormat* format : record_formats()) {
     endings.insert(endings.end(), format->endings.begin(), format->endings.end());
   }
-  endings.insert(endings.end(), {".json", ".txt"});
+  for (const auto& [end, key] : kOtherEndings) endings.emplace_back(end);
   return join(endings, ", ");
 }
 
@@ -146,7 +153,7 @@ Json json_of(const Evaluation& result) {
                               {"f1", one.f1},
                               {"examples", one.examples}});
   }
-  out["confusion"] = result.classes->confusion;
+  if (!result.classes->confusion.empty()) out["confusion"] = result.classes->confusion;
   return out;
 }
 
@@ -165,6 +172,7 @@ void print_classes(const ClassScores& scores) {
     fmt::print("{}  {:9.2f}  {:6.2f}  {:6.2f}  {:8}\n", padded(one.name, width), one.precision,
                one.recall, one.f1, one.examples);
   }
+  if (scores.confusion.empty()) return;
   if (scores.classes.size() > kMostShown) {
     fmt::print("\n--json has the confusion of the {} classes.\n", scores.classes.size());
     return;

@@ -51,7 +51,7 @@ int run_import(const ImportArguments& arguments) {
   return 0;
 }
 
-int run_export(const ExportArguments& arguments) {
+int run_export(const ExportArguments& arguments, const Program& program) {
   refuse_existing(arguments.output);
   const interop::ExportFormat& format =
       *std::ranges::find(interop::export_formats(), arguments.format, &interop::ExportFormat::name);
@@ -65,7 +65,8 @@ int run_export(const ExportArguments& arguments) {
          " with --format ", format.name, ", got ", arguments.dtype, '.');
   }
   const ModelFiles model = read_model_files(arguments.model);
-  const interop::ExportChoice choice{arguments.architecture, arguments.dtype};
+  const interop::ExportChoice choice{
+      .architecture = arguments.architecture, .commit = program.commit, .dtype = arguments.dtype};
   const CheckpointContent content = format.files(model, choice);
   if (format.notes != nullptr) {
     for (const std::string& note : format.notes(model, choice)) {

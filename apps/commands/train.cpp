@@ -1,5 +1,6 @@
 // tapestry train: trains the model of a config file.
 #include <iostream>
+#include <limits>
 
 #include "apps/commands/command.h"
 #include "apps/commands/options.h"
@@ -14,6 +15,7 @@ namespace {
 
 struct TrainArguments : ConfigArguments {
   std::string resume = "auto";  ///< auto | never | path of a checkpoint
+  int64_t stop_at = std::numeric_limits<int64_t>::max();
 };
 
 // A report that cannot be written must not change how a training ends.
@@ -37,7 +39,7 @@ int run_train(const TrainArguments& arguments, Program& program) {
   Trainer trainer(start.config, *start.task, ranks, folder, *start.log, std::move(*start.resume));
   int code = 0;
   try {
-    code = trainer.run();
+    code = trainer.run(arguments.stop_at);
   } catch (const Error& error) {
     // A training that diverged is the one to look at.
     if (error.kind() == ErrorKind::kDiverged) tell_report(folder, *start.log);
@@ -52,6 +54,10 @@ void add_train(CLI::App& app, TrainArguments& arguments, Program& program) {
   app.add_option("--resume", arguments.resume,
                  "auto: go on from output_dir's newest checkpoint; never; or a checkpoint's path")
       ->capture_default_str();
+  app.add_option("--stop-at", arguments.stop_at,
+                 "saves and ends after this update; a later start goes on with the same bits")
+      ->type_name("UPDATE")
+      ->check(CLI::PositiveNumber);
   app.add_flag_callback(
       "--help-keys",
       [&program] {

@@ -6,15 +6,40 @@
 
 #include "apps/config/sections.h"
 #include "core/base/pattern.h"
+#include "core/cpu/bfloat16_kernel.h"
 #include "core/device_name.h"
 
 namespace tapestry {
 
+namespace {
+
+bool may_mix(const Config& config) {
+  // A regression compares numbers that may differ in their last digits.
+  return !examples_of(config).of_points();
+}
+
+}  // namespace
+
+bool bfloat16_is_faster(Device device) {
+  if (!device.is_cpu()) return true;
+  const Bfloat16Kernel kernel = bfloat16_kernel();
+  return kernel == Bfloat16Kernel::kAmx || kernel == Bfloat16Kernel::kAvx512;
+}
+
+std::string settle_dtype(Config& config, Device device) {
+  if (!config.auto_dtype) return "";
+  config.auto_dtype = false;
+  config.mixed = may_mix(config) && bfloat16_is_faster(device);
+  const std::string who = device.is_cpu() ? "this processor" : "this GPU";
+  if (!may_mix(config)) return concat("dtype auto: float32, as ", config.task->name, " needs");
+  return config.mixed ? concat("dtype auto: bfloat16, which ", who, " multiplies faster")
+                      : concat("dtype auto: float32, as ", who, " multiplies bfloat16 no faster");
+}
+
 Numbers numbers_of(const Config& config, ModelUse use, Device device) {
   const bool trains = use == ModelUse::kTraining;
-  // A regression compares numbers that may differ in their last digits.
-  const bool may_mix = (trains || !device.is_cpu()) && !examples_of(config).of_points();
-  const bool mixed = config.mixed && may_mix;
+  const bool asked = config.mixed || (config.auto_dtype && bfloat16_is_faster(device));
+  const bool mixed = asked && may_mix(config) && (trains || !device.is_cpu());
   const bool allowed = device.is_cpu() ? config.allow_bf16x3 : config.allow_tf32;
   const Precision faster = device.is_cpu() ? Precision::kBf16x3 : Precision::kTf32;
   return {mixed ? DType::kBFloat16 : config.dtype, trains && allowed ? faster : Precision::kFull};
@@ -45,15 +70,17 @@ void bind_device(ConfigSection& s, std::string& device) {
 }
 
 void bind_dtype(ConfigSection& s, Config& config) {
-  std::pair<DType, bool> type{config.dtype, config.mixed};
+  std::tuple<DType, bool, bool> type{config.dtype, config.mixed, config.auto_dtype};
   s.read_choice(
       "dtype", type,
-      {{"float32", {DType::kFloat32, false}},
-       {"float64", {DType::kFloat64, false}},
-       {"bfloat16", {DType::kFloat32, true}}},
+      {{"float32", {DType::kFloat32, false, false}},
+       {"float64", {DType::kFloat64, false, false}},
+       {"bfloat16", {DType::kFloat32, true, false}},
+       {"auto", {DType::kFloat32, false, true}}},
       "Type of parameters and activations. bfloat16 is mixed precision: training computes "
-      "with bfloat16 tensors and updates float32 weights.");
-  std::tie(config.dtype, config.mixed) = type;
+      "with bfloat16 tensors and updates float32 weights. auto: bfloat16 where the processor or "
+      "GPU multiplies it faster, else float32; the run keeps what was chosen.");
+  std::tie(config.dtype, config.mixed, config.auto_dtype) = type;
 }
 
 // The sections of all tasks, each once.

@@ -54,6 +54,7 @@ struct TrainingOptions {
   double num_train_epochs = 0;  ///< times through the data; 0: max_steps decides
   double max_hours = 0;         ///< saves and stops after this long; 0: no limit
   double label_smoothing = 0.0;
+  double r_drop = 0;         ///< weight of R-Drop's divergence between two passes; 0: one pass
   double max_grad_norm = 0;  ///< clips the global norm; 0: off
   double clip_value = 0;     ///< clips each element; 0: off
   double ema_decay = 0;      ///< exponential moving average of the weights; 0: off
@@ -111,8 +112,10 @@ struct Config {
   std::string device = "auto";  ///< for parse_device()
   int threads = 0;              ///< 0: all cores
   DType dtype = DType::kFloat32;
-  bool mixed = false;       ///< `dtype: bfloat16`: training's tensors are bfloat16, weights float32
-  bool allow_tf32 = false;  ///< on a GPU the float32 products of dense layers may round to TF32
+  bool mixed = false;  ///< `dtype: bfloat16`: training's tensors are bfloat16, weights float32
+  /// `dtype: auto`: `mixed` where bfloat16_is_faster(); a training settles it when it begins.
+  bool auto_dtype = false;
+  bool allow_tf32 = false;    ///< on a GPU the float32 products of dense layers may round to TF32
   bool allow_bf16x3 = false;  ///< on a CPU they may be sums of three products of bfloat16
   bool cuda_graphs = false;   ///< updates on a GPU run as CUDA graphs
   std::string output_dir;     ///< absolute
@@ -122,6 +125,7 @@ struct Config {
   std::string init_from;  ///< run or checkpoint from which a new run takes tokenizer and parameters
   DataOptions data;
   TokenizerOptions tokenizer;
+  VariationOptions variation;  ///< of training pairs: tokenizer.sampling, training.word_dropout
   MaskingOptions masking;
   DenoisingOptions denoising;
   ModelType model_type = ModelType::kEncoderDecoder;
@@ -148,6 +152,14 @@ Config default_config(const TaskKind& task, const ExampleKind* examples = nullpt
 /// pieces that the task needs of a tokenizer, the batches' seed, ... Throws one Error(kConfig) that
 /// lists all keys whose values conflict. Configs that are read are complete.
 void complete(Config& config);
+
+/// True if the device multiplies bfloat16 faster than float32. Every GPU that is supported does; of
+/// processors core/cpu/bfloat16_kernel.h has a table.
+bool bfloat16_is_faster(Device device);
+
+/// Replaces `dtype: auto` by the faster type on `device`. Returns a sentence about it; "" if the
+/// config names a type.
+std::string settle_dtype(Config& config, Device device);
 
 enum class ModelUse { kTraining, kAnswers };
 

@@ -23,6 +23,9 @@ constinit const ExampleKind kPromptExamples{
 // A row has bos, a token and eos.
 constinit const ExampleKind kLabelledExamples{
     .name = "texts with a class each", .shortest = 3, .has_classes = true};
+constinit const ExampleKind kRatedExamples{.name = "texts with a number each", .shortest = 3};
+constinit const ExampleKind kTaggedExamples{
+    .name = "words with a tag each", .shortest = 3, .has_classes = true};
 constinit const ExampleKind kImageExamples{
     .name = "images",
     .medium = Medium::kImages,

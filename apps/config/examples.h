@@ -44,6 +44,8 @@ extern const ExampleKind kBlockExamples;     ///< documents, joined and cut into
 extern const ExampleKind kDocumentExamples;  ///< documents, a row each
 extern const ExampleKind kPromptExamples;
 extern const ExampleKind kLabelledExamples;  ///< texts with a class each
+extern const ExampleKind kRatedExamples;     ///< texts with a number each
+extern const ExampleKind kTaggedExamples;    ///< sentences with a tag for each word
 extern const ExampleKind kImageExamples;     ///< images with a class each
 extern const ExampleKind kQuestionExamples;
 extern const ExampleKind kPointExamples;

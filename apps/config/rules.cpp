@@ -178,6 +178,28 @@ void check_languages(Rules& rules, const Config& config) {
   });
 }
 
+// Of a tokenizer that a file has, only the file says what it can do.
+void check_sampling(Rules& rules, const Config& config) {
+  const TokenizerOptions& tokenizer = config.tokenizer;
+  const bool unigram = tokenizer.type == "sentencepiece" && tokenizer.algorithm == "unigram";
+  const bool merges = tokenizer.type == "bpe" ||
+                      (tokenizer.type == "sentencepiece" && tokenizer.algorithm == "bpe");
+  const bool known = tokenizer.is_trained() && config.init_from.empty();
+  for (const auto& [side, how] : {std::pair{"source", &config.variation.source},
+                                  std::pair{"target", &config.variation.target}}) {
+    rules.of(
+        concat("tokenizer.sampling.", side), {"tokenizer"}, {}, [&](const OptionReport& report) {
+          report.expect(how->dropout == 0 || how->alpha == 0, "dropout",
+                        "excludes alpha: one is for byte-pair encodings, the other for "
+                        "algorithm unigram.");
+          report.expect(how->nbest == 0 || how->alpha > 0, "nbest", "needs an alpha, got 0.");
+          report.expect(!known || how->dropout == 0 || merges, "dropout",
+                        "needs a byte-pair encoding: type bpe, or algorithm bpe.");
+          report.expect(!known || how->alpha == 0 || unigram, "alpha", "needs algorithm: unigram.");
+        });
+  }
+}
+
 void check_optimizer(Rules& rules, const Config& config) {
   const TrainingOptions& training = config.training;
   rules.of("training.optimizer", {}, {}, [&](const OptionReport& report) {
@@ -299,6 +321,7 @@ void check_rules(const Config& config, const KeyReport& report) {
   if (examples_of(config).of_text()) {
     rules.of("tokenizer", {}, {},
              [&](const OptionReport& report) { config.tokenizer.validate(report); });
+    check_sampling(rules, config);
   }
   if (has_section(config, kMasking)) {
     rules.of("masking", {}, {},

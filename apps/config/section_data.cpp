@@ -231,16 +231,58 @@ void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
                     "File of questions in SQuAD's format: one JSON document.");
 }
 
+namespace {
+
+void bind_label_columns(ConfigSection& s, CorpusSpec& corpus, const RecordFormat* format,
+                        const char* meaning) {
+  bind_records(s, corpus, format != nullptr ? *format : kTsv, CorpusSpec::Kind::kLabelled,
+               {{"label_column", &CorpusSpec::label_column, meaning},
+                {"text_column", &CorpusSpec::text_column,
+                 "Column of the text: its number from 1, or its name. tsv: 2; csv, jsonl: text."}});
+  bind_split(s, corpus);
+}
+
+}  // namespace
+
 // Texts or images with a class each.
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, with_records("images"));
   if (kind == "images") return bind_image_corpus(s, corpus);
-  const RecordFormat* const format = format_named(kind);
-  bind_records(s, corpus, format != nullptr ? *format : kTsv, CorpusSpec::Kind::kLabelled,
-               {{"label_column", &CorpusSpec::label_column,
-                 "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl: label."},
-                {"text_column", &CorpusSpec::text_column,
-                 "Column of the text: its number from 1, or its name. tsv: 2; csv, jsonl: text."}});
+  bind_label_columns(s, corpus, format_named(kind),
+                     "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl: "
+                     "label.");
+}
+
+void bind_labelled_texts(ConfigSection& s, CorpusSpec& corpus) {
+  bind_label_columns(s, corpus, &chosen_format(s, corpus, kTsv),
+                     "Column of the label, by number from 1 or by name (csv, jsonl: label): of a "
+                     "text_regression a number, of multi_label names with commas between them, or "
+                     "- for none.");
+}
+
+// Words with a tag each.
+void bind_tagged(ConfigSection& s, CorpusSpec& corpus) {
+  const std::string kind = choose(s, corpus, with_records("conll"));
+  const ColumnKey words{
+      "tokens_column", &CorpusSpec::tokens_column,
+      "Column of the words, by number from 1 or by name: of a conll the number, 1 where none is "
+      "given; of a jsonl a list (tokens); of a tsv or csv a text with spaces between the words."};
+  const ColumnKey tags{
+      "tags_column", &CorpusSpec::tags_column,
+      "Column of their tags: of a conll a number from 1, or last; of a jsonl a list (tags, labels "
+      "or ner_tags, which the first record has) of names, or of places of data.labels from 0."};
+  if (const RecordFormat* format = format_named(kind)) {
+    bind_records(s, corpus, *format, CorpusSpec::Kind::kTagged, {words, tags});
+    return bind_split(s, corpus);
+  }
+  s.demand("conll");
+  s.read_input_file("conll", corpus.conll,
+                    "File with a word and its tag in each line, in columns between spaces or tabs; "
+                    "a blank line ends a sentence (CoNLL 2003).");
+  corpus.settle_columns(CorpusSpec::Kind::kTagged);
+  for (const ColumnKey& column : {words, tags}) {
+    s.read_column(column.key, corpus.*column.member, column.meaning);
+  }
   bind_split(s, corpus);
 }
 

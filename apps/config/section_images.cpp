@@ -51,6 +51,8 @@ void bind_image_model(ConfigSection& s, Config& config) {
             between(1, 1 << 16));
   s.read_choice_if(vit, why, "head", model.pooled_head, {{"mlp", true}, {"linear", false}},
                    "The classifier: an MLP with a hidden layer, or one matrix.");
+  s.read_if(vit, why, "distillation_token", model.distillation_token,
+            "A second learned token, behind the one that the classifier reads, as DeiT has it.");
 }
 
 }  // namespace tapestry

@@ -15,7 +15,9 @@ constexpr double kMostBuckets = 1 << 16;
 void bind_rope_scaling(ConfigSection& s, RopeScaling& scaling) {
   s.read_choice("type", scaling.type, named(kRopeScalingTypes),
                 "none; linear: divides all frequencies by factor; llama3: only those of long "
-                "waves, as Llama 3.1 does.");
+                "waves, as Llama 3.1 does; yarn: the same by a line over their numbers; dynamic: "
+                "a larger rope_theta for max_position_embeddings; longrope: each by a number of "
+                "its own (Phi 3).");
   s.read_if(scaling.type != RopeScalingType::kNone, "with type: none", "factor", scaling.factor,
             "How much longer the texts are.", positive());
   const bool llama3 = scaling.type == RopeScalingType::kLlama3;
@@ -26,9 +28,26 @@ void bind_rope_scaling(ConfigSection& s, RopeScaling& scaling) {
   s.read_if(llama3, why, "high_freq_factor", scaling.high_freq_factor,
             "Waves shorter than original_max_position_embeddings / high_freq_factor stay.",
             positive());
-  s.read_if(llama3, why, "original_max_position_embeddings",
+  s.read_if(scaling.has_original_length(), why, "original_max_position_embeddings",
             scaling.original_max_position_embeddings, "Positions of the first training.",
             between(1, double(BlockOptions::kLongest)));
+  const bool yarn = scaling.type == RopeScalingType::kYarn;
+  s.read_if(yarn, why, "beta_fast", scaling.beta_fast,
+            "Frequencies with more turns in the first training's positions stay.", positive());
+  s.read_if(yarn, why, "beta_slow", scaling.beta_slow,
+            "Frequencies with fewer turns are divided by factor.", positive());
+  s.read_if(yarn, why, "truncate", scaling.truncate,
+            "The frequencies between the two are counted in whole numbers.");
+  s.read_if(scaling.has_attention_factor(), why, "attention_factor", scaling.attention_factor,
+            "Factor of rotated queries and keys; 0: the type's own, which follows from factor.",
+            at_least(0));
+  const bool longrope = scaling.type == RopeScalingType::kLongrope;
+  s.read_if(longrope, why, "short_factor", scaling.short_factor,
+            "Divisors of the frequencies, one for two rotated numbers of a head, up to "
+            "original_max_position_embeddings.",
+            positive());
+  s.read_if(longrope, why, "long_factor", scaling.long_factor,
+            "The same of a model with more max_position_embeddings.", positive());
 }
 
 // The keys of Transformers: `applies` to the model, or `why` it does not.
@@ -164,6 +183,10 @@ void bind_attention(const TransformerKeys& keys) {
       "higher rates.");
   s.read_if(keys.ordinary(), keys.why_ordinary(), "attention_scale", model.attention_scale,
             "Factor of the scores of attention; 0: 1 / the root of the head's size. T5 has 1.",
+            at_least(0));
+  s.read_if(keys.ordinary(), keys.why_ordinary(), "attention_softcap", model.attention_softcap,
+            "Scores s of attention become softcap * tanh(s / softcap), so that none is larger; 0: "
+            "no limit. Gemma 2 has 50.",
             at_least(0));
 }
 
@@ -334,6 +357,14 @@ void bind_model(ConfigSection& s, Config& config) {
                    {{"transform", true}, {"linear", false}},
                    "What fills the masks: a layer with activation and norm before the classifier, "
                    "as BERT's, or the classifier only.");
+  s.read_choice_if(words && config.model_type == ModelType::kEncoder, with_type, "pooler",
+                   model.pooler,
+                   {{"tanh", Pooler::kTanh},
+                    {"relu", Pooler::kRelu},
+                    {"gelu", Pooler::kGelu},
+                    {"normed", Pooler::kNormed}},
+                   "The layer between the first token and the classes of a text: its activation "
+                   "(BERT tanh, DistilBERT relu, ELECTRA gelu), or gelu and a norm (ModernBERT).");
   s.read_if(writes || (fills && !model.transformed_head), with_type, "output_bias",
             model.output_bias,
             "The classifier over the vocabulary has a bias; with masked_head: transform it has one "
@@ -343,6 +374,11 @@ void bind_model(ConfigSection& s, Config& config) {
   s.read_if(writes && traits_of(config.model_type).has_attention, with_type, "logit_scale",
             model.logit_scale,
             "Factor of the logits over the vocabulary. T5 1.0 has hidden_size^-0.5.", positive());
+  s.read_if(writes && traits_of(config.model_type).has_attention, with_type, "logit_softcap",
+            model.logit_softcap,
+            "Logits z over the vocabulary become softcap * tanh(z / softcap); 0: no limit. Gemma 2 "
+            "has 30.",
+            at_least(0));
   bind_initializer(s, !pooling, with_type, model);
   s.read_if(wide, with_type, "dropout", model.dropout,
             "Dropout of embeddings and of the outputs of sub-layers.", from_up_to_below(0, 1));

@@ -3,6 +3,24 @@
 
 namespace tapestry {
 
+namespace {
+
+void bind_sampling(ConfigSection& s, SubwordSampling& sampling) {
+  s.read("dropout", sampling.dropout,
+         "Of byte-pair encodings: the chance of a merge to be left out at each step, 0.1 as a "
+         "rule; 0: none.",
+         between(0, 1));
+  s.read("alpha", sampling.alpha,
+         "Of algorithm unigram: a segmentation is drawn in proportion to its probability to this "
+         "power, 0.2 to 0.5 as a rule; 0: the best one is taken.",
+         between(0, 100));
+  s.read("nbest", sampling.nbest,
+         "Beside alpha: draws among so many best segmentations of a text; 0: among all.",
+         between(0, 512));
+}
+
+}  // namespace
+
 void bind_tokenizer(ConfigSection& s, Config& config) {
   TokenizerOptions& tokenizer = config.tokenizer;
   s.read_choice("type", tokenizer.type, names(TokenizerOptions::kTypes),
@@ -12,7 +30,7 @@ void bind_tokenizer(ConfigSection& s, Config& config) {
                 "files beside it.");
   s.read_input_file("path", tokenizer.path,
                     "File of a trained tokenizer to use; empty: one is trained on the data.");
-  const bool translates = config.task->bind_corpus == bind_pairs;
+  const bool translates = examples_of(config).has_targets;
   const std::string no_targets = concat("with task: ", config.task->name);
   const auto side = [&](const char* key, std::string& path) {
     s.section_if(translates, no_targets, key, "The tokenizer of this side.",
@@ -59,6 +77,15 @@ void bind_tokenizer(ConfigSection& s, Config& config) {
             "token, such as the placeholders of \\{[A-Z]+\\}.");
   s.read_if(trains, why, "max_sentences", tokenizer.max_sentences,
             "Trains on so many lines, drawn evenly from the data; 0: all.", at_least(0));
+  s.section_if(translates, no_targets, "sampling",
+               "Cuts training texts into other pieces in each epoch.", [&](ConfigSection& inner) {
+                 inner.section("source", "Of sources.", [&](ConfigSection& side_keys) {
+                   bind_sampling(side_keys, config.variation.source);
+                 });
+                 inner.section("target", "Of targets.", [&](ConfigSection& side_keys) {
+                   bind_sampling(side_keys, config.variation.target);
+                 });
+               });
 }
 
 void bind_masking(ConfigSection& s, Config& config) {

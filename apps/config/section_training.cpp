@@ -231,9 +231,19 @@ void bind_update(ConfigSection& s, Config& config) {
   s.section("optimizer", "How an update follows from the gradients.",
             [&](ConfigSection& o) { bind_optimizer(o, config); });
   bind_schedule(s, config);
-  s.read_if(!examples_of(config).of_points(), concat("with task: ", config.task->name),
-            "label_smoothing", training.label_smoothing,
+  const std::string with_task = concat("with task: ", config.task->name);
+  s.read_if(!examples_of(config).of_points(), with_task, "label_smoothing",
+            training.label_smoothing,
             "Probability that the loss spreads over the whole vocabulary.", from_up_to_below(0, 1));
+  const bool translates = examples_of(config).has_targets;
+  s.read_if(translates, with_task, "word_dropout", config.variation.word_dropout,
+            "Chance of a source token to become the unknown one, in training only.",
+            from_up_to_below(0, 1));
+  s.read_if(translates, with_task, "r_drop", training.r_drop,
+            "Each batch goes through the model twice, with other dropout; alpha is the weight of "
+            "the divergence between the two predictions (R-Drop), 5 as a rule for translation. An "
+            "update takes twice the time, and stores its logits. 0: off.",
+            between(0, 1000));
   s.read("max_grad_norm", training.max_grad_norm,
          "Scales all gradients down to this norm together; 0: off.", at_least(0));
   s.read("clip_value", training.clip_value, "Clips each element of the gradients; 0: off.",

@@ -36,8 +36,12 @@ void bind_text(ConfigSection& s, CorpusSpec& corpus);
 /// Text, or prompts with answers.
 void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus);
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus);
+/// Texts with a label each: a number, or names with commas between them.
+void bind_labelled_texts(ConfigSection& s, CorpusSpec& corpus);
 /// Questions about contexts.
 void bind_questions(ConfigSection& s, CorpusSpec& corpus);
+/// Sentences whose words have a tag each.
+void bind_tagged(ConfigSection& s, CorpusSpec& corpus);
 /// Points of the plane.
 void bind_points(ConfigSection& s, CorpusSpec& corpus);
 /// The key `range` of a part of a file.

@@ -50,6 +50,9 @@ enum Ability : unsigned {
   kClassifies = 1 << 5,
   kFindsAnswers = 1 << 6,  ///< spans of a context that answer a question
   kPredictsNumbers = 1 << 7,
+  kLabelsWords = 1 << 8,
+  kRatesTexts = 1 << 9,     ///< a number for a text
+  kFindsClasses = 1 << 10,  ///< any number of classes for a text
 };
 
 /// A section that only some tasks have.
@@ -81,6 +84,8 @@ struct TaskKind {
 
   bool can(Ability ability) const { return (abilities & ability) != 0; }
   bool reads(Medium medium) const;
+  /// The examples that it has by default.
+  const ExampleKind& usual() const { return *examples.front().kind; }
 };
 
 /// Every task, in the order in which messages name them. The first is a config's default.

@@ -57,8 +57,12 @@ constexpr TensorRow kCausal[] = {
      Change::kNone, &ModelFacts::learned},
     {"decoder/layernorm_embedding/@", "embedding_norm.*", "D", "", Stream::kNone, Change::kNone,
      &ModelFacts::embedding_norm},
-    {"decoder/layer_#/self_attention/linear_0/*", "layers.#.self_attention.qkv.*", "DKK", "D"},
-    {"decoder/layer_#/self_attention/linear_1/*", "layers.#.self_attention.out.*", "D", "D"},
+    {"decoder/layer_#/self_attention/linear_0/*", "layers.#.self_attention.qkv.*", "QKK", "D"},
+    {"decoder/layer_#/self_attention/q_norm/gamma", "layers.#.self_attention.q_norm.weight", "H",
+     "", Stream::kNone, Change::kNone, &ModelFacts::normed_heads},
+    {"decoder/layer_#/self_attention/k_norm/gamma", "layers.#.self_attention.k_norm.weight", "H",
+     "", Stream::kNone, Change::kNone, &ModelFacts::normed_heads},
+    {"decoder/layer_#/self_attention/linear_1/*", "layers.#.self_attention.out.*", "D", "Q"},
     {"decoder/layer_#/self_attention/layer_norm/@", "layers.#.self_attention_norm.*", "D"},
     {"decoder/layer_#/ffn/linear_0/*", "layers.#.feed_forward.up.*", "F", "D", Stream::kNone,
      Change::kNone, &ModelFacts::plain},
@@ -126,6 +130,8 @@ constexpr const char* kFeatures[] = {"dropout",
                                      "embedding_norm",
                                      "output_bias",
                                      "share_encoder_decoder_embeddings"};
+// The same of a causal model.
+constexpr const char* kCausalFeatures[] = {"qk_norm", "head_size", "norm_unit_offset"};
 
 Reasons reasons_against(const ModelFiles& model) {
   const Config& config = model.config;
@@ -141,12 +147,16 @@ Reasons reasons_against(const ModelFiles& model) {
   expect(options.norm != NormKind::kBatch, "model.norm: batchnorm");
   expect(options.has_final_norm() == (options.norm_position == NormPosition::kPre),
          "model.final_norm, which pre-norm models have and others have not");
-  for (const std::string& feature : features_beside(kFeatures, config)) reasons.push_back(feature);
-  expect(
-      options.has_query_bias() == options.bias && options.has_attention_out_bias() == options.bias,
-      "model.attention_bias");
-  expect(options.value_head_size == 0 ||
-             options.value_head_size * options.num_attention_heads == options.hidden_size,
+  const bool causal = type == ModelType::kDecoder;
+  std::vector<const char*> features(std::begin(kFeatures), std::end(kFeatures));
+  if (causal)
+    features.insert(features.end(), std::begin(kCausalFeatures), std::end(kCausalFeatures));
+  for (const std::string& feature : features_beside(features, config)) reasons.push_back(feature);
+  expect(options.qk_norm != QkNorm::kProjection, "model.qk_norm: projection");
+  expect(causal || (options.has_query_bias() == options.bias &&
+                    options.has_attention_out_bias() == options.bias),
+         "model.attention_bias");
+  expect(options.value_head_size == 0 || options.value_head_size == options.chosen_head_size(),
          "model.value_head_size");
   const NormPosition norms = options.norm_position;
   expect(norms == NormPosition::kPost || norms == NormPosition::kPre,
@@ -181,6 +191,7 @@ void add_stack(const ModelOptions& o, const std::string& side, int64_t layers,
   for (int64_t i = 0; i < layers; ++i) {
     const std::string attention = concat(side, "/layer_", i, "/self_attention/");
     if (grouped) variables[attention + "num_heads_kv"] = int32(o.num_key_value_heads);
+    if (o.head_size > 0) variables[attention + "head_dim"] = int32(o.head_size);
     if (o.position_embedding != PositionEmbedding::kRope) continue;
     variables[attention + "rotary_dim"] = int32(0);  // all of a head
     variables[attention + "rotary_interleave"] =
@@ -204,11 +215,23 @@ void add_stack(const ModelOptions& o, const std::string& side, int64_t layers,
   }
 }
 
+// Beside each norm, that 1 is added to its weights.
+void add_unit_offsets(Variables& variables) {
+  constexpr std::string_view kGamma = "gamma";
+  std::vector<std::string> norms;
+  for (const auto& [name, variable] : variables) {
+    if (name.ends_with(kGamma)) norms.push_back(name.substr(0, name.size() - kGamma.size()));
+  }
+  for (const std::string& norm : norms) variables[norm + "layer_norm_use_residual"] = int8(1);
+}
+
 Variables variables_of(const ModelFiles& model, const std::string& dtype) {
   const Config& config = model.config;
   const ModelOptions& o = config.model;
   ModelFacts facts(config, counts_of(model));
   facts.biases = o.bias;
+  facts.query_biases = o.has_query_bias();
+  facts.attention_out_biases = o.has_attention_out_bias();
   facts.norm_biases = o.norm == NormKind::kLayer;  // one without beta is taken for an RMSNorm
   Variables variables;
   if (facts.both_sides) {
@@ -232,6 +255,7 @@ Variables variables_of(const ModelFiles& model, const std::string& dtype) {
     const std::string name = tensor.name;
     variables[name] = {0, {}, std::move(tensor)};
   }
+  if (o.norm_unit_offset) add_unit_offsets(variables);
   // Numbers stay what they are: their engine takes the model's type from the weights.
   for (auto& [name, variable] : variables) {
     if (!variable.tensor) continue;

@@ -4,6 +4,7 @@
 #include "apps/interop/export_source.h"
 #include "apps/interop/gguf/gguf.h"
 #include "apps/interop/huggingface_export.h"
+#include "apps/interop/model_card.h"
 #include "apps/interop/peft.h"
 
 namespace tapestry::interop {
@@ -13,7 +14,9 @@ constexpr ExportFormat kFormats[] = {
     {.name = "huggingface",
      .files =
          [](const ModelFiles& model, const ExportChoice& choice) {
-           return huggingface_files(model, choice.architecture, choice.dtype);
+           CheckpointContent files = huggingface_files(model, choice.architecture, choice.dtype);
+           add_model_card(model, choice.commit, files);
+           return files;
          },
      .dtypes = float_dtypes,
      .has_architectures = true},

@@ -13,6 +13,7 @@ namespace tapestry::interop {
 
 struct ExportChoice {
   std::string architecture = {};  ///< a name, or "" for the first one that fits
+  std::string commit = {};        ///< of this program's sources
   std::string dtype = {};         ///< of the tensors, a name of dtypes(), or "" for the usual one
 };
 

@@ -10,7 +10,7 @@ namespace tapestry::interop {
 
 Counts counts_of(const ModelFiles& model) {
   Counts counts;
-  counts.classes = static_cast<int64_t>(model.config.data.labels.size());
+  counts.classes = outputs_of(model.config);
   if (model.tokenizers.source == nullptr) return counts;
   counts.source_vocab = model.tokenizers.source->vocab_size();
   counts.target_vocab = model.tokenizers.target->vocab_size();
@@ -105,7 +105,11 @@ ModelFacts exported_facts(const Architecture& architecture, const ModelFiles& mo
     config.model.scale_embeddings = config.model.tie_word_embeddings = false;
     config.model.share_encoder_decoder_embeddings = architecture.may_untie;
   }
-  if (architecture.type == ModelType::kEncoder && config.model.type_vocab_size == 0) {
+  // A class with segments has one at least.
+  const bool segments = std::ranges::any_of(architecture.keys, [](const KeyRow& row) {
+    return std::string_view(row.ours) == "type_vocab_size";
+  });
+  if (segments && config.model.type_vocab_size == 0) {
     config.model.type_vocab_size = 1;
   }
   return facts_for(architecture, config, counts_of(model));

@@ -55,7 +55,9 @@ Json converted(const Architecture& architecture, const KeyRow& row, const Json& 
   if (std::string_view(row.ours) == "hidden_act") {
     const char* const ours =
         value.is_string() ? our_activation(value.get<std::string>(), architecture.gated) : nullptr;
-    return ours == nullptr ? refuse("an activation that Tapestry has") : Json(ours);
+    if (ours != nullptr) return ours;
+    refuse("an activation that Tapestry has");
+    return architecture.gated ? "swiglu" : "gelu";  // so that tensors have their sizes
   }
   const Json fallback = Json::parse(row.fallback);
   if (fallback.is_boolean()) return value.is_boolean() ? value : refuse("true or false");
@@ -113,9 +115,13 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
     const bool has = off.with != nullptr && model.value(off.with, Json()) == off.with_value;
     if (has && !model.contains(off.key)) model[off.key] = parsed(off.value);
   }
-  // It relies on the numbers above.
-  if (architecture.read_more != nullptr && reasons.empty())
+  if (architecture.read_more == nullptr) return model;
+  const bool sound = reasons.empty();
+  try {
     architecture.read_more(theirs, model, reasons);
+  } catch (const Json::exception&) {
+    if (sound) throw;  // it relies on the numbers above
+  }
   return model;
 }
 
@@ -185,6 +191,14 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
   if (architecture.refuse_more != nullptr) architecture.refuse_more(config, reasons);
   const bool pairs = model.position_embedding == PositionEmbedding::kRope &&
                      model.rope_layout == RopeLayout::kInterleaved;
+  const RopeScaling& scaling = model.rope_scaling;
+  if (model.position_embedding == PositionEmbedding::kRope &&
+      scaling.type == RopeScalingType::kDynamic &&
+      scaling.original_max_position_embeddings != model.max_position_embeddings) {
+    refuse("rope_scaling.original_max_position_embeddings",
+           concat(scaling.original_max_position_embeddings, " beside max_position_embeddings: ",
+                  model.max_position_embeddings, " (with dynamic)"));
+  }
   if (pairs && model.qk_norm != QkNorm::kNone) refuse("rope_layout", "interleaved (with qk_norm)");
   if (model.value_head_size > 0 && model.value_head_size != model.chosen_head_size()) {
     refuse("value_head_size", std::to_string(model.value_head_size));
@@ -262,7 +276,8 @@ void add_unread_keys(const Architecture& architecture, const Config& config, con
   const auto ours = meaning(theirs);
   for (const auto& [key, value] : came.items()) {
     if (theirs.contains(key) || kOfTheFile.contains(key)) continue;
-    if (examples_of(config).has_classes && kOfClasses.contains(key)) continue;
+    const bool labelled = examples_of(config).has_classes || config.task->can(kRatesTexts);
+    if (labelled && kOfClasses.contains(key)) continue;
     Json with = theirs;
     with[key] = value;
     if (meaning(with) == ours) theirs = std::move(with);

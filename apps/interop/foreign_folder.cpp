@@ -4,6 +4,7 @@
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/huggingface_import.h"
+#include "apps/interop/misfit_report.h"
 #include "core/base/text.h"
 
 namespace tapestry::interop {
@@ -11,28 +12,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Releases of before wrote their tensors with Python's pickle, which is a program, not data.
-TensorReader open_tensors(const std::string& folder) {
-  const bool ours = fs::exists(folder + "/model.safetensors") ||
-                    fs::exists(folder + "/model.safetensors.index.json");
-  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5",
-                           "flax_model.msgpack", "consolidated.00.pth"}) {
-    if (!ours && fs::exists(folder + "/" + name)) refuse_other_format(folder, name);
-  }
-  return open_model_folder(folder);
+std::string other_format(const std::string& folder, const std::string& file) {
+  return concat(folder, " has its weights in ", file,
+                ", expected safetensors. With their program: load the model there, and save it "
+                "again (save_pretrained)");
 }
+
+}  // namespace
 
 const Architecture* architecture_of(const Json& config) {
   const Json type = config.value("model_type", Json());
   return type.is_string() ? find_architecture(type.get<std::string>()) : nullptr;
 }
 
-}  // namespace
-
 void refuse_other_format(const std::string& folder, const std::string& file) {
-  fail(ErrorKind::kData, "[import] ", folder, " has its weights in ", file,
-       ", expected safetensors. With their program: load the model there, and save it again "
-       "(save_pretrained).");
+  fail(ErrorKind::kData, "[import] ", other_format(folder, file), '.');
 }
 
 Json read_json_if_there(const std::string& path) {
@@ -50,17 +44,14 @@ Json config_with_defaults(const std::string& folder) {
 }
 
 Folder open_folder(const std::string& path) {
-  const std::string config_path = path + "/" + kConfigFile;
   Json config = config_with_defaults(path);
-  const Json type = config.value("model_type", Json());
   const Architecture* const architecture = architecture_of(config);
-  if (architecture == nullptr) {
-    std::vector<std::string> known;
-    for (const Architecture* row : architectures()) known.emplace_back(row->name);
-    fail(ErrorKind::kData, "[import] ", config_path, " has model_type ", type.dump(),
-         ", expected one of ", join(known, ", "), '.');
+  if (architecture == nullptr) refuse_unknown_class(path, config);
+  // Releases of before wrote their tensors with Python's pickle, which is a program, not data.
+  if (const std::string file = weights_in_other_format(path); !file.empty()) {
+    refuse_without_tensors(path, *architecture, config, other_format(path, file));
   }
-  TensorReader reader = open_tensors(path);
+  TensorReader reader = open_model_folder(path);
   std::vector<std::string> stored;
   for (const StoredTensor& tensor : reader.tensors()) stored.push_back(tensor.name);
   TensorNames names(*architecture, stored);

@@ -21,6 +21,8 @@ struct Folder {
 /// import_model() of such a folder, which may have no other files; its path is a name then.
 ImportedModel import_model(const Folder& folder);
 
+/// That of config.json's model_type, or null.
+const Architecture* architecture_of(const Json& config);
 /// An object; without keys if there is no such file.
 Json read_json_if_there(const std::string& path);
 /// config.json, with its class's defaults for ids that it does not name.

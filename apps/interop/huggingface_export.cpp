@@ -109,6 +109,11 @@ void add_ids(const Architecture& architecture, const ModelFiles& model, Json& co
 }
 
 void add_classes(const Config& config, Json& theirs) {
+  if (config.task->can(kRatesTexts)) {
+    theirs["id2label"] = {{"0", "LABEL_0"}};
+    theirs["label2id"] = {{"LABEL_0", 0}};
+    theirs["problem_type"] = "regression";
+  }
   if (!examples_of(config).has_classes) return;
   Json names = Json::object(), ids = Json::object();
   for (size_t i = 0; i < config.data.labels.size(); ++i) {
@@ -117,7 +122,8 @@ void add_classes(const Config& config, Json& theirs) {
   }
   theirs["id2label"] = names;
   theirs["label2id"] = ids;
-  theirs["problem_type"] = "single_label_classification";
+  if (config.task->can(kClassifies)) theirs["problem_type"] = "single_label_classification";
+  if (config.task->can(kFindsClasses)) theirs["problem_type"] = "multi_label_classification";
 }
 
 // True for a masked model that was imported without a head and has not learnt one.

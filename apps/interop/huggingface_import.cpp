@@ -14,6 +14,7 @@
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/foreign_folder.h"
 #include "apps/interop/foreign_generation.h"
+#include "apps/interop/foreign_head.h"
 #include "apps/interop/foreign_images.h"
 #include "apps/interop/gguf/gguf.h"
 #include "apps/interop/gguf/gguf_file.h"
@@ -31,92 +32,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names of a task's head in the file of an encoder.
-constexpr std::pair<const char*, const char*> kHeads[] = {
-    {"classification", "classifier.weight"},
-    {"classification", "classifier.out_proj.weight"},
-    {"mlm", "cls.predictions.transform.dense.weight"},
-    {"mlm", "lm_head.dense.weight"},
-    {"question_answering", "qa_outputs.weight"},
-};
-
-bool has_head(const Folder& folder, const std::string& task) {
-  return std::ranges::any_of(kHeads, [&](const auto& head) {
-    return task == head.first && folder.names.has(head.second);
-  });
-}
-
-// The task of the head that the tensors have; "" without one.
-std::string task_by_tensors(const Folder& folder) {
-  if (folder.architecture->type != ModelType::kEncoder) {
-    return folder.architecture->classes.front().task;
-  }
-  for (const auto& [task, tensor] : kHeads) {
-    if (folder.names.has(tensor)) return task;
-  }
-  return "";
-}
-
-// The task of the class that the folder names: other classes use the same names of tensors. Without
-// a class the tensors decide. "" without a head.
-std::string task_of_head(const Folder& folder, Reasons& reasons) {
-  const Architecture& architecture = *folder.architecture;
-  const Json names = folder.config.value("architectures", Json());
-  if (!names.is_array() || names.empty() || !names[0].is_string() ||
-      names[0] == architecture.headless) {
-    return task_by_tensors(folder);
-  }
-  std::vector<std::string> known = {architecture.headless};
-  for (const ModelClass& row : architecture.classes) {
-    if (names[0] == row.name) {
-      const bool absent = architecture.type == ModelType::kEncoder && !has_head(folder, row.task);
-      return absent ? "" : row.task;
-    }
-    if (row.name != known.back()) known.emplace_back(row.name);
-  }
-  reasons.push_back(concat("architectures names ", names[0].get<std::string>(), ", Tapestry has ",
-                           join(known, ", ")));
-  return "";
-}
-
-// Heads that give numbers, or answer each class on its own, have the tensors of a classifier.
-void check_classes(const Json& theirs, const Json& labels, Reasons& reasons) {
-  const Json type = theirs.value("problem_type", Json());
-  if (!type.is_null() && type != "single_label_classification") {
-    reasons.push_back(concat("problem_type is ", type.dump(),
-                             ", Tapestry has \"single_label_classification\": one class of each "
-                             "text or image, by a softmax"));
-  } else if (labels.size() == 1) {
-    reasons.emplace_back(
-        "it has one label, so that its head gives a number (a regression); Tapestry's classifiers "
-        "have two classes or more");
-  }
-}
-
-Json labels_of(const Json& theirs, Reasons& reasons) {
-  Json labels = Json::array();
-  const auto found = theirs.find("id2label");
-  if (found == theirs.end() || !found->is_object()) {
-    const int64_t count = std::clamp<int64_t>(number_of(theirs, "num_labels", 2, reasons), 1, 4096);
-    for (int64_t i = 0; i < count; ++i) labels.push_back(concat("LABEL_", i));
-    return labels;
-  }
-  for (size_t i = 0; i < found->size(); ++i) {
-    const auto label = found->find(std::to_string(i));
-    if (label == found->end() || !label->is_string()) {
-      reasons.push_back(concat("id2label must name the classes 0 to ", found->size() - 1));
-      return labels;
-    }
-    labels.push_back(*label);
-  }
-  return labels;
-}
-
 // A model of theirs has no corpus; its folder stands in for the config's data.
 Json corpus_of(const std::string& task, const std::string& folder, bool images) {
   if (task == "translation") return {{"source", folder}, {"target", folder}};
-  if (task == "classification") return {{images ? "images" : "tsv", folder}};
+  const bool labelled = find_task(task)->usual().has_classes || find_task(task)->can(kRatesTexts);
   if (task == "question_answering") return {{"squad", folder}};
+  if (task == "token_classification") return {{"conll", folder}};
+  if (labelled) return {{images ? "images" : "tsv", folder}};
   return {{"text", folder}};
 }
 
@@ -136,12 +58,13 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
   const Json positions = model.value("max_position_embeddings", Json());
   if (positions.is_number_integer()) {
     const auto most = positions.get<int64_t>();
-    const bool blocks = find_task(task)->examples.front().kind->joined;
+    const bool blocks = find_task(task)->usual().joined;
     const int64_t usual = blocks ? DataOptions().block_size : CorpusOptions().max_length;
     int64_t longest = std::min(usual, most);
     // Their classifiers read what has a position, and their answers are looked for in windows of
     // 384 tokens: one that answers no longer knows what it was trained with.
-    if (task == "classification") longest = most;
+    const bool whole = find_task(task)->usual().has_classes || find_task(task)->can(kRatesTexts);
+    if (whole) longest = most;
     if (task == "question_answering") {
       constexpr int64_t kWindow = 384;
       longest = std::min(kWindow, most);
@@ -149,7 +72,7 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
     }
     data[blocks ? "block_size" : "max_length"] = longest;
   }
-  if (task == "classification") data["labels"] = labels;
+  if (find_task(task)->usual().has_classes) data["labels"] = labels;
   if (images)
     data["image"] = our_image_format(
         folder.config, read_json_if_there(folder.path + "/" + kPreprocessorFile), reasons);
@@ -157,23 +80,24 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
 }
 
 // Our config, and sentences about differences from config.json.
-Config our_config(const Folder& folder, const std::string& task, bool has_head, Reasons& reasons,
-                  Reasons& notes) {
+// None if they leave no config to go on with.
+std::optional<Config> our_config(const Folder& folder, const std::string& task, bool has_head,
+                                 Reasons& reasons, Reasons& notes) {
   const Architecture& architecture = *folder.architecture;
   Json model = our_model(architecture, folder.config, reasons);
   const bool predicts = has_head && (task == "mlm" || task == "clm" || task == "translation");
   if (predicts) compare_tied(folder, model, reasons, notes);
-  const Json labels = task == "classification" ? labels_of(folder.config, reasons) : Json::array();
+  const Json labels =
+      find_task(task)->usual().has_classes ? labels_of(folder.config, reasons) : Json::array();
   if (task == "classification") check_classes(folder.config, labels, reasons);
   for (const char* key : architecture.only_trained) {
     const Json value = folder.config.value(key, Json());
-    const double ours = key == std::string_view("classifier_dropout")
+    const double ours = std::string_view(key).find("classif") != std::string_view::npos
                             ? model.value("dropout", Json(0)).get<double>()
                             : 0;
     if (!value.is_number() || value.get<double>() == ours) continue;
     notes.push_back(concat(key, " is ", value.dump(), ", a training here has ", ours, '.'));
   }
-  if (!reasons.empty()) return {};
   if (task == "translation" && folder.names.has("final_logits_bias")) {
     const StoredTensor& bias = *folder.reader.find(folder.names.stored("final_logits_bias"));
     model["output_bias"] = any_not_zero(folder.reader, bias);
@@ -201,23 +125,31 @@ Config our_config(const Folder& folder, const std::string& task, bool has_head, 
     config["generation"] =
         our_generation(read_generation(folder.path, folder.config), architecture.type, notes);
   try {
-    const Config read = load_checkpoint_config(config.dump(), folder.path);
+    Config read = load_checkpoint_config(config.dump(), folder.path);
+    if (!reasons.empty()) return read;
     const std::vector<std::string> open = undetermined_keys(model, read);
+    const RopeScaling& rope = read.model.rope_scaling;
+    if (rope.type == RopeScalingType::kLongrope) {
+      notes.push_back(concat(
+          "frequencies of positions are those of texts beyond ",
+          rope.original_max_position_embeddings,
+          " tokens if model.max_position_embeddings is more, whatever a text's own length."));
+    }
     check(open.empty(), "import", architecture.name, " does not say what model.", join(open, ", "),
           " is.");
     return read;
   } catch (const Error& error) {
     std::string message = error.what();
     if (message.ends_with('.')) message.pop_back();
-    reasons.push_back(message);
-    return {};
+    if (reasons.empty()) reasons.push_back(message);  // else it may follow from them
+    return std::nullopt;
   }
 }
 
 Counts counts_of(const Folder& folder, const Config& config, Reasons& reasons) {
   const Json& theirs = folder.config;
   Counts counts;
-  counts.classes = static_cast<int64_t>(config.data.labels.size());
+  counts.classes = outputs_of(config);
   if (folder.architecture->type == ModelType::kVit) return counts;
   if (!theirs.contains("vocab_size")) reasons.emplace_back("vocab_size is missing");
   counts.source_vocab = number_of(theirs, "vocab_size", 0, reasons);
@@ -307,7 +239,7 @@ std::vector<TensorPair> pooler_of(const Folder& folder, ModelFacts facts) {
   facts.pooled = true;
   std::vector<TensorPair> found;
   for (TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
-    if (!pair.ours.starts_with("pooler.") || !folder.names.has(pair.theirs[0])) continue;
+    if (!pair.ours.starts_with("pooler") || !folder.names.has(pair.theirs[0])) continue;
     pair.theirs[0] = folder.names.stored(pair.theirs[0]);
     const StoredTensor& stored = *folder.reader.find(pair.theirs[0]);
     if (stored.shape != pair.their_shapes[0] || !fits(stored.type, DType::kFloat32)) return {};
@@ -339,10 +271,13 @@ ImportedModel import_model(const Folder& folder) {
   const std::string& path = folder.path;
   Reasons reasons, notes;
   const std::string head = task_of_head(folder, reasons);
-  if (!reasons.empty()) refuse(path, reasons);
-  const Config config =
-      our_config(folder, head.empty() ? "mlm" : head, !head.empty(), reasons, notes);
-  if (!reasons.empty()) refuse(path, reasons);  // the sizes of the tensors follow from the config
+  const bool encoder = folder.architecture->type == ModelType::kEncoder;
+  const std::string task = !head.empty() ? head
+                           : encoder     ? "mlm"
+                                         : folder.architecture->classes.front().task;
+  const std::optional<Config> found = our_config(folder, task, !head.empty(), reasons, notes);
+  if (!found) refuse(path, reasons);  // the sizes of the tensors follow from the config
+  const Config& config = *found;
   const Counts counts = counts_of(folder, config, reasons);
   ModelFacts facts = facts_for(*folder.architecture, config, counts);
   if (head.empty()) facts.masked = facts.fills_tied = facts.fills_untied = false;

@@ -17,6 +17,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// True if a text has a begin and an end, as in all tasks of labels.
+bool reads_whole_texts(const Config& config) {
+  return examples_of(config).has_classes || config.task->can(kRatesTexts);
+}
+
 // The tokens that our batches put around a text.
 TextFrame frame_of(const ModelFiles& model, const SpecialIds& ids) {
   const Config& config = model.config;
@@ -30,7 +35,7 @@ TextFrame frame_of(const ModelFiles& model, const SpecialIds& ids) {
     if (begins_with_eos(config)) frame.before = model.tokenizers.target->special().document();
   } else {
     add(frame.before, ids.bos);
-    if (config.task->can(kClassifies)) add(frame.after, ids.eos);
+    if (reads_whole_texts(config)) add(frame.after, ids.eos);
   }
   return frame;
 }
@@ -49,7 +54,7 @@ Json tokens_of(const ModelFiles& model, const SpecialIds& ids) {
   add("pad_token", ids.pad);
   add("mask_token", ids.mask);
   const bool encoder = model.config.model_type == ModelType::kEncoder;
-  if (model.config.task->can(kClassifies) || (encoder && tokenizer.special().one_text)) {
+  if (reads_whole_texts(model.config) || (encoder && tokenizer.special().one_text)) {
     add("cls_token", ids.bos);
     add("sep_token", ids.eos);
   }
@@ -154,7 +159,8 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
   // Templates, further special tokens and the rest go as they came.
   if (came.contains("tokenizer_config.json")) files.erase("special_tokens_map.json");
   for (const auto& [name, bytes] : came) {
-    const bool made = name == "generation_config.json" || name == kConfigFile;
+    const bool made = name == "generation_config.json" || name == kConfigFile ||
+                      name.starts_with("README");  // apps/interop/model_card.h
     if (!made && name != kUnreadRowsFile && name != kGgufGeneralFile) files[name] = bytes;
   }
   keep_languages(*model.tokenizers.target, files["tokenizer_config.json"]);

@@ -12,6 +12,8 @@
 #include "apps/interop/gguf/gguf.h"
 #include "apps/interop/gguf/gguf_file.h"
 #include "apps/interop/huggingface_import.h"
+#include "apps/interop/misfit_report.h"
+#include "apps/interop/model_card.h"
 #include "apps/interop/peft.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"
@@ -198,10 +200,19 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   }
   if (const auto file = gguf_file_of(path)) return import_gguf(*file);
   const std::string folder = adapted ? base_of_adapters(path, base) : path;
-  ImportedFolder imported{adapted ? import_adapted_model(path, folder) : import_model(folder), {}};
+  ImportedFolder imported;
+  try {
+    imported.model = adapted ? import_adapted_model(path, folder) : import_model(folder);
+  } catch (const Error& error) {
+    if (adapted || error.kind() != ErrorKind::kData ||
+        !fs::is_regular_file(folder + "/config.json"))
+      throw;
+    refuse_with_tokenizer(error, folder);
+  }
   ImportedModel& model = imported.model;
   if (!examples_of(model.config).of_text()) {
     imported.tokenizers.came_with = texts_of(folder, {kConfigFile, kPreprocessorFile});
+    imported.tokenizers.came_with.merge(cards_in(folder));
     return imported;
   }
   Json theirs = config_with_defaults(folder);
@@ -220,6 +231,7 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
              model.config.model_type == ModelType::kDecoder) {
     model.config.data.train[0].documents = "file";  // as in our export
   }
+  imported.tokenizers.came_with.merge(cards_in(folder));
   return imported;
 }
 

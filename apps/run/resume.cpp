@@ -174,11 +174,16 @@ void tell_tokenizer(const std::string& folder, ModelFiles& files) {
   }
 }
 
+// The keys that say how training texts vary are no part of a model's tokenizer.
+bool is_of_sampling(const std::string& key) { return key.starts_with("tokenizer.sampling."); }
+
 bool same_tokenizer(const Config& a, const Config& b) {
   const auto keys = flat_keys(a), others = flat_keys(b);
   const auto of_tokenizer = [](const std::map<std::string, std::string>& all) {
-    return std::map<std::string, std::string>(all.lower_bound("tokenizer."),
-                                              all.lower_bound("tokenizer/"));
+    std::map<std::string, std::string> own(all.lower_bound("tokenizer."),
+                                           all.lower_bound("tokenizer/"));
+    std::erase_if(own, [](const auto& entry) { return is_of_sampling(entry.first); });
+    return own;
   };
   return of_tokenizer(keys) == of_tokenizer(others);
 }
@@ -208,7 +213,7 @@ void keep_tokenizer(const Config& known, const std::string& path, Config& config
   };
   for (const auto& entry : flat_keys(config)) {
     const auto& [key, value] = entry;
-    if (!key.starts_with("tokenizer.") || key == "tokenizer.path") continue;
+    if (!key.starts_with("tokenizer.") || key == "tokenizer.path" || is_of_sampling(key)) continue;
     if (is(theirs, entry) || is(usual, entry)) continue;
     const auto found = theirs.find(key);
     fail(ErrorKind::kConfig, "[init_from] ", key, " is ", value, ", but the model of ", path,
@@ -296,6 +301,12 @@ void Resume::go_on(Checkpoint checkpoint, Config& config) {
   if (before.one_normalization && config.tokenizer.target_normalization ==
                                       default_config(*config.task).tokenizer.target_normalization) {
     config.tokenizer.target_normalization = before.tokenizer.target_normalization;
+  }
+  // Another machine might choose otherwise.
+  if (config.auto_dtype) {
+    config.auto_dtype = false;
+    config.dtype = before.dtype;
+    config.mixed = before.mixed;
   }
   // The same budget means the same choice, whatever a plan would choose today, so the bits stay the
   // same.

@@ -111,16 +111,19 @@ Device set_up_machine(Config& config, const Ranks& ranks) {
 }
 
 // Opens the run folder and finds what is resumed.
-StartedTraining start_first_rank(const std::string& how, Config config, const Ranks& ranks) {
+StartedTraining start_first_rank(const std::string& how, Config config, Device device,
+                                 const Ranks& ranks) {
   StartedTraining start;
   start.folder = std::make_unique<RunFolder>(config.output_dir);
   start.resume = std::make_unique<Resume>(how, *start.folder, config);
+  const std::string dtype = settle_dtype(config, device);
   const TrainerState& state = start.resume->state();
   if (how == "auto" && start.resume->goes_on()) {
     start.folder->mend_links(state.step, state.best_step);
   }
   settle_parts(config, *start.resume, ranks.size());
   start.log = std::make_unique<RunLog>(start.folder->path(), state.step);
+  if (!dtype.empty()) start.log->info(dtype);
   for (const std::string& name : config.training.report_to) {
     start.log->report_to(make_reporter(name, {.folder = start.folder->path(),
                                               .resumed_step = state.step,
@@ -169,7 +172,7 @@ StartedTraining start_training(Ranks& ranks, const StartArguments& arguments) {
   Device device;
   if (ranks.is_first()) {
     device = set_up_machine(start.config, ranks);
-    start = start_first_rank(arguments.resume, std::move(start.config), ranks);
+    start = start_first_rank(arguments.resume, std::move(start.config), device, ranks);
   } else {
     start.log = RunLog::of_other_rank(ranks.prefix());
   }

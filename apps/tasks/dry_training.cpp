@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/shapes_only.h"
+#include "nn/models/r_drop.h"
 
 namespace tapestry {
 namespace {
@@ -35,10 +36,11 @@ template <class Model>
 CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch, const Config& config,
                            const CrossEntropyOptions& options) {
   const Device device = parse_device(config.device);
-  return model.loss(
-      {ids(batch.rows, batch.source, device), lengths(batch.rows, batch.source, device),
-       ids(batch.rows, batch.target, device), targets(batch, 1)},
-      options);
+  const EncoderDecoder::Batch pairs{ids(batch.rows, batch.source, device),
+                                    lengths(batch.rows, batch.source, device),
+                                    ids(batch.rows, batch.target, device), targets(batch, 1)};
+  const double alpha = config.training.r_drop;
+  return alpha > 0 ? r_drop_loss(model, pairs, options, alpha) : model.loss(pairs, options);
 }
 
 }  // namespace
@@ -110,6 +112,14 @@ CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const
                     lengths(batch.rows, batch.target, Device{}),
                     two ? ids(batch.rows, batch.target, device) : Tensor(),
                     ids(2, batch.rows, Device{}), options);
+}
+
+CrossEntropy dry_loss(const TokenClassifier& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options) {
+  const Device device = parse_device(config.device);
+  const Var hidden = model.hidden(ids(batch.rows, batch.target, device),
+                                  lengths(batch.rows, batch.target, device));
+  return model.loss(hidden, targets(batch, 1), options);
 }
 
 CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const Config& config,

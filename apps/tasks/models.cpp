@@ -43,6 +43,8 @@ constinit const ModelRow kTextClassifierModel =
     row<SequenceClassifier>(ModelType::kEncoder, classifier_gradcheck);
 constinit const ModelRow kSpanModel =
     row<SpanExtractor>(ModelType::kEncoder, span_extractor_gradcheck);
+constinit const ModelRow kTokenClassifierModel =
+    row<TokenClassifier>(ModelType::kEncoder, token_classifier_gradcheck);
 constinit const ModelRow kVisionTransformerModel =
     row<ImageClassifier>(ModelType::kVit, vision_transformer_gradcheck);
 constinit const ModelRow kLinearClassifierModel =

@@ -32,6 +32,7 @@ extern const ModelRow kCausalModel;
 extern const ModelRow kMaskedModel;
 extern const ModelRow kTextClassifierModel;
 extern const ModelRow kSpanModel;
+extern const ModelRow kTokenClassifierModel;
 extern const ModelRow kVisionTransformerModel;
 extern const ModelRow kLinearClassifierModel;
 extern const ModelRow kAttentionPoolingModel;

@@ -9,6 +9,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
+#include "nn/models/r_drop.h"
 
 namespace tapestry {
 
@@ -40,8 +41,13 @@ struct PairKind {
   static UpdateSize size_of(const TranslationBatch& batch) {
     return {.tokens = batch.source_tokens + batch.target_tokens, .targets = batch.target_weight()};
   }
+  /// In training.
   CrossEntropy loss(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
-    return loss_of(*model, batch, options);
+    const double alpha = model->config.training.r_drop;
+    if (alpha == 0) return loss_of(*model, batch, options);
+    CrossEntropyOptions weighted = options;
+    weighted.weights = batch.target_weights;
+    return r_drop_loss(model->model, on_device(batch, model->device()), weighted, alpha);
   }
   std::vector<std::string> texts(const TranslationBatch& batch) const {
     const TokenizerPair& tokenizers = model->tokenizers;

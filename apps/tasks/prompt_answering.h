@@ -8,7 +8,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/task.h"
-#include "data/corpora/records.h"
+#include "data/corpora/records/records.h"
 #include "data/examples/prompts.h"
 
 namespace tapestry {

@@ -14,21 +14,6 @@
 namespace tapestry {
 namespace {
 
-// The mean of the squared errors. Without likelihood and counts: those sums are 0.
-CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
-                           const CrossEntropyOptions& options) {
-  const Var error = sub(predicted, truth);
-  const Var total = sum(mul(error, error));
-  const double sum_of_squares = total.value().item();
-  CrossEntropy result;
-  result.tokens = truth.shape()[0];
-  const double count =
-      options.normalizer > 0 ? options.normalizer : static_cast<double>(result.tokens);
-  result.loss = affine(total, 1 / count, 0);
-  result.sums = Tensor::from<double>({sum_of_squares, 0, 0}, {3}).to(truth.device());
-  return result;
-}
-
 // The mean squared error, and with classes the share of points whose largest output is their class.
 std::map<std::string, double> metrics_of(const RegressionModel& model, const Points& points) {
   const std::vector<double> predicted = model.predict(points.x);
@@ -151,6 +136,20 @@ extern const Task kRegression(
      .bind_corpus = bind_points,
      .set_defaults = set_defaults},
     {{&kPointExamples, {&kAttentionPoolingModel}, make_supervised<PointKind>, evaluate}});
+
+CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
+                           const CrossEntropyOptions& options) {
+  const Var error = sub(predicted, truth);
+  const Var total = sum(mul(error, error));
+  const double sum_of_squares = total.value().item();
+  CrossEntropy result;
+  result.tokens = truth.shape()[0];
+  const double count =
+      options.normalizer > 0 ? options.normalizer : static_cast<double>(result.tokens);
+  result.loss = affine(total, 1 / count, 0);
+  result.sums = Tensor::from<double>({sum_of_squares, 0, 0}, {3}).to(truth.device());
+  return result;
+}
 
 RegressionModel::RegressionModel(const Config& config, Points points, ModelUse use)
     : config(config),

@@ -8,10 +8,16 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/config/config.h"
+#include "autograd/ops.h"
 #include "data/examples/points.h"
 #include "nn/attention/attention_pooling.h"
 
 namespace tapestry {
+
+/// The mean of the squared errors: predicted and truth (N, ...), of one type and device. Without
+/// likelihood and counts: those sums are 0.
+CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
+                           const CrossEntropyOptions& options);
 
 /// Not movable: the model refers to its store.
 struct RegressionModel {

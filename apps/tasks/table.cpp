@@ -15,13 +15,25 @@ extern const Task kClm;
 extern const Task kMlm;
 extern const Task kDenoising;
 extern const Task kClassification;
+extern const Task kTokenClassification;
+extern const Task kMultiLabel;
+extern const Task kTextRegression;
 extern const Task kQuestionAnswering;
 extern const Task kRegression;
 
 namespace {
 
 const TaskKind* const kTasks[] = {
-    &kTranslation, &kClm, &kMlm, &kDenoising, &kClassification, &kQuestionAnswering, &kRegression,
+    &kTranslation,
+    &kClm,
+    &kMlm,
+    &kDenoising,
+    &kClassification,
+    &kTokenClassification,
+    &kMultiLabel,
+    &kTextRegression,
+    &kQuestionAnswering,
+    &kRegression,
 };
 
 }  // namespace

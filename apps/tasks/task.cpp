@@ -200,7 +200,8 @@ std::vector<double> target_log_probabilities(const Var& logits, const Tensor& ta
 bool larger_is_better(const std::string& metric) {
   if (const MetricKind* kind = find_metric(metric)) return kind->larger_is_better;
   return metric.starts_with("rouge") || metric == "accuracy" || metric == "exact_match" ||
-         metric == "f1";
+         metric.ends_with("f1") || metric == "precision" || metric == "recall" ||
+         metric == "pearson" || metric == "spearman";
 }
 
 }  // namespace tapestry

@@ -168,14 +168,29 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
   return metrics;
 }
 
+// What training pairs become in each epoch; null: they stay as they are. Rows stay below
+// data.max_length, and batches can hold them.
+std::shared_ptr<const TextVariation> variation_of(const Config& config, const PairRows& rows,
+                                                  const TokenizerPair& tokenizers) {
+  if (!config.variation.is_on()) return nullptr;
+  int64_t most = config.data.corpus.max_length;
+  if (config.batch.batch_type == "tokens") most = std::min(most, config.batch.batch_size);
+  return std::make_shared<const TextVariation>(
+      config.variation, tokenizers,
+      SideLimits{.source = most - rows.source.size(), .target = most - rows.target.size()},
+      config.seed);
+}
+
 template <class Model>
 struct TranslationKind : PairKind<Model> {
   using PairKind<Model>::model;
 
   TranslationKind(const Config& config, TokenizerPair given, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    const auto variation = variation_of(config, PairRows(tokenizers), tokenizers);
     train = load_parallel(config.data.train, tokenizers, config.data.corpus,
                           load_context(config, report, "train"));
+    train.variation = variation;
     report_counts("training data", train, report);
     warn_of_long_targets(train, config.generation, report);
     held_out = load_held_out_sets<ParallelCorpus>(

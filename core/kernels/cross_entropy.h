@@ -5,6 +5,8 @@
 //   nll  = logsumexp(z) - z_c
 //   loss = (1 - e) * nll + e * (logsumexp(z) - mean(z))
 //   dz   = softmax(z) - (1 - e) one_hot(c) - e / V
+// With a softcap s the classifier's own numbers y become z = s tanh(y / s) (Gemma 2), and their
+// gradient is dz (1 - tanh(y / s)^2).
 // Rows whose target is `ignore_index` give loss 0 and gradient 0. Where rows have weights, all that
 // a row gives is multiplied by its own.
 #pragma once
@@ -21,6 +23,7 @@ struct CrossEntropyShape {
   double label_smoothing = 0;
   int32_t ignore_index = -1;
   Precision precision = Precision::kFull;  ///< of the classifier's products
+  double softcap = 0;                      ///< of linear_cross_entropy()'s logits; 0: none
 };
 
 /// Sums over the rows that are not ignored, in double and in row order.

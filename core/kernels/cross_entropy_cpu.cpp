@@ -17,6 +17,7 @@
 #include "hwy/foreach_target.h"
 
 #include "core/kernels/cpu/simd-inl.h"
+#include "core/kernels/cpu/unary_simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tapestry {
@@ -69,11 +70,32 @@ PieceStats<Wider<T>> exponentials(const T* z, const Wider<T>* bias, int64_t n, W
 }
 
 template <class T>
+void cap(Wider<T> softcap, const Wider<T>* bias, int64_t n, T* z, Wider<T>* slopes) {
+  const Tag<T> d;
+  const auto caps = hn::Set(d, softcap), shares = hn::Set(d, 1 / softcap);
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    auto v = io.load(d, z + i);
+    if (bias != nullptr) v = hn::Add(v, io.load(d, bias + i));
+    const auto t = simd::Tanh::f(d, hn::Mul(v, shares));
+    io.store(d, hn::Mul(caps, t), z + i);
+    if (slopes != nullptr) io.store(d, simd::Tanh::df(d, t), slopes + i);
+  });
+}
+
+template <class T>
 void gradient(const Wider<T>* e, Wider<T> factor, Wider<T> spread, int64_t n, T* dz) {
   const Tag<T> d;
   const auto factors = hn::Set(d, factor), spreads = hn::Set(d, spread);
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
     io.store(d, hn::MulSub(io.load(d, e + i), factors, spreads), dz + i);
+  });
+}
+
+template <class T>
+void multiply(const Wider<T>* x, int64_t n, T* y) {
+  const Tag<T> d;
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    io.store(d, hn::Mul(io.load(d, y + i), io.load(d, x + i)), y + i);
   });
 }
 
@@ -96,7 +118,8 @@ void sum(const Wider<T>* parts, int64_t stride, int64_t count, int64_t n, T* y) 
 }
 
 template <class T>
-constexpr CrossEntropyPasses<T> kPasses = {exponentials<T>, gradient<T>, add<T>, sum<T>};
+constexpr CrossEntropyPasses<T> kPasses = {exponentials<T>, cap<T>, gradient<T>,
+                                           multiply<T>,     add<T>, sum<T>};
 
 const PerType<CrossEntropyPasses>* passes() {
   static constexpr PerType<CrossEntropyPasses> functions = {kPasses<float>, kPasses<double>,

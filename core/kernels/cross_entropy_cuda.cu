@@ -51,13 +51,24 @@ struct RowPacks {
   int64_t n, lead, packs;
 };
 
+// What becomes of a logit: itself, or its softcap with the derivative.
+template <class W, bool kCaps>
+struct Logit {
+  W softcap;
+
+  __device__ W value(W z) const { return kCaps ? softcap * std::tanh(z / softcap) : z; }
+  /// From the value.
+  __device__ W slope(W v) const { return kCaps ? W(1) - v / softcap * (v / softcap) : W(1); }
+};
+
 // logits (rows, classes), `stride` apart: one block per row. The first pass takes the largest logit
 // and the sums together (a thread rescales its sum when its maximum grows). The second pass, from
 // the cache if the row fits, computes the gradient.
-template <class T>
+template <class T, bool kCaps>
 __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
     rows_kernel(CrossEntropyShape shape, CrossEntropyRows<T> args) {
   using W = Wider<T>;
+  const Logit<W, kCaps> logit{static_cast<W>(shape.softcap)};
   const W infinity = std::numeric_limits<W>::infinity();
   const int64_t r = blockIdx.x;
   const T* const z = args.logits + r * args.stride;
@@ -78,13 +89,14 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
     clear_rest();
     return;
   }
-  const W target_logit = widen(z[target]);
+  const W target_logit = logit.value(widen(z[target]));
   const bool smooths = shape.label_smoothing != 0;
   W max = -infinity, sum = 0, total = 0;
   row.each([&](int64_t i, auto size) {
     constexpr int N = decltype(size)::value;
     W v[N];
     load_pack(z + i, v);
+    for (W& one : v) one = logit.value(one);
     W largest = v[0];  // of numbers: NaN is left to the sum
     for (int j = 1; j < N; ++j) largest = larger(largest, v[j]);
     largest = larger(largest, max);
@@ -103,7 +115,9 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
   bool is_hit = !(row_max > target_logit);
   if (row_max == target_logit) {  // if it is the first of equals
     int before = 0;
-    for (int64_t i = threadIdx.x; i < target; i += blockDim.x) before |= widen(z[i]) == row_max;
+    for (int64_t i = threadIdx.x; i < target; i += blockDim.x) {
+      before |= logit.value(widen(z[i])) == row_max;
+    }
     is_hit = block_reduce(before, MaxOf(), 0) == 0;
   }
   const double weight = args.targets.weight(r);
@@ -120,11 +134,19 @@ __global__ void __launch_bounds__(kMaxThreads, sizeof(T) == 8 ? 1 : 2)
     constexpr int N = decltype(size)::value;
     W v[N];
     load_pack(z + i, v);
-    for (int j = 0; j < N; ++j) v[j] = power(v[j] - shift) * factor - spread;
+    W slopes[N];
+    for (int j = 0; j < N; ++j) {
+      v[j] = logit.value(v[j]);
+      slopes[j] = logit.slope(v[j]);
+      v[j] = power(v[j] - shift) * factor - spread;
+    }
     if (i <= target && target < i + N) {
       for (int j = 0; j < N; ++j) {
         if (i + j == target) v[j] -= hit;
       }
+    }
+    if (kCaps) {
+      for (int j = 0; j < N; ++j) v[j] *= slopes[j];
     }
     deliver_pack(dz + i, v, Write::kSet);
   });
@@ -156,7 +178,7 @@ void cross_entropy_rows(const CrossEntropyShape& shape, const CrossEntropyRows<T
       static_cast<unsigned>(std::clamp<int64_t>(warps * kWarp, 2 * kWarp, kMaxThreads));
   launch(
       {.kernel = "cross_entropy", .grid = blocks_for(shape.rows, 1, INT32_MAX), .block = threads},
-      rows_kernel<T>, shape, args);
+      shape.softcap > 0 ? rows_kernel<T, true> : rows_kernel<T, false>, shape, args);
 }
 
 void sum_rows(const RowLoss* losses, int64_t rows, CrossEntropySums* sums) {

@@ -26,8 +26,13 @@ struct CrossEntropyPasses {
   /// Statistics of v = z + bias over n > 0 classes (bias may be null). e^(v - max) goes to `e` when
   /// that is not null; e may be z.
   PieceStats<W> (*exponentials)(const T* z, const W* bias, int64_t n, W* e);
+  /// z becomes softcap * tanh((z + bias) / softcap), bias may be null; `slopes` get the
+  /// derivatives, and may be null.
+  void (*cap)(W softcap, const W* bias, int64_t n, T* z, W* slopes);
   /// dz = e * factor - spread, n classes; dz may be e.
   void (*gradient)(const W* e, W factor, W spread, int64_t n, T* dz);
+  /// y *= x, n elements.
+  void (*multiply)(const W* x, int64_t n, T* y);
   /// y += x, n elements.
   void (*add)(const W* x, int64_t n, W* y);
   /// y = sum of `count` > 0 vectors of n elements, `stride` apart.

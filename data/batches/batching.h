@@ -181,9 +181,9 @@ class EpochWalk {
   std::optional<EpochPlan> plan_;  // of the window, once a batch of it is needed
 };
 
-/// The batch of these pairs, in this order.
+/// The batch of these pairs, in this order, as they are in an epoch.
 TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
-                                        std::span<const int64_t> indices);
+                                        std::span<const int64_t> indices, int64_t epoch = 0);
 
 /// The share of padding in a plan's batches.
 struct PaddingReport {
@@ -196,7 +196,7 @@ struct PaddingReport {
   /// "112 batches, padding 0.8 %: 1.2 % of source, 0.4 % of target"
   std::string summary() const;
 };
-PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan);
+PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan, int64_t epoch = 0);
 
 /// Plans by the lengths of the pairs; `corpus` must outlive them.
 EpochPlans plans_of(const ParallelCorpus& corpus, const BatchOptions& options);
@@ -209,7 +209,7 @@ class TranslationBatches {
   TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
                      DataPosition start = {});
 
-  TranslationBatch next() { return make_translation_batch(*corpus_, walk_.next()); }
+  TranslationBatch next();
   /// After the batch returned last. A walk that starts here continues with the same batches.
   DataPosition position() const { return walk_.position(); }
   /// Batches of the epoch that position() is in.

@@ -5,7 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "data/corpora/records.h"
+#include "data/corpora/records/records.h"
 
 namespace tapestry {
 namespace {
@@ -50,6 +50,9 @@ std::vector<Column> columns_of(Kind kind) {
               {"question_column", &CorpusSpec::question_column, "2"},
               {"answer_column", &CorpusSpec::answer_column, "3"},
               {"answer_start_column", &CorpusSpec::answer_start_column, "4"}};
+    case Kind::kTagged:
+      return {{"tokens_column", &CorpusSpec::tokens_column, "1"},
+              {"tags_column", &CorpusSpec::tags_column, "2"}};
     case Kind::kPoints:
       return {{"x_column", &CorpusSpec::x_column, "1"}, {"y_column", &CorpusSpec::y_column, "2"}};
     case Kind::kParallel:
@@ -61,8 +64,8 @@ std::vector<Column> columns_of(Kind kind) {
   return {};
 }
 
-constexpr Kind kOfColumns[] = {Kind::kPairs, Kind::kText, Kind::kLabelled, Kind::kQuestions,
-                               Kind::kPoints};
+constexpr Kind kOfColumns[] = {Kind::kPairs,     Kind::kText,   Kind::kLabelled,
+                               Kind::kQuestions, Kind::kTagged, Kind::kPoints};
 
 bool any_column(const CorpusSpec& spec, Kind kind) {
   const bool lists = !spec.x_columns.empty() || !spec.class_column.empty();
@@ -107,7 +110,8 @@ void validate_columns(const CorpusSpec& spec, Kind kind, const OptionReport& rep
     for (const Column& column : columns_of(other)) {
       const bool own = std::any_of(columns.begin(), columns.end(),
                                    [&](const Column& one) { return one.member == column.member; });
-      report.expect((own && spec.has_records()) || (spec.*column.member).empty(), column.name,
+      const bool can_have = spec.has_records() || !spec.conll.empty();
+      report.expect((own && can_have) || (spec.*column.member).empty(), column.name,
                     "does not belong to this kind of corpus, got ", spec.str(), '.');
     }
   }
@@ -137,6 +141,17 @@ void validate_columns(const CorpusSpec& spec, Kind kind, const OptionReport& rep
   }
 }
 
+// Words and tags are in columns with numbers.
+void validate_conll(const CorpusSpec& spec, const OptionReport& report) {
+  report.expect(is_column_number(spec.tokens_column), "tokens_column",
+                "must be a column's number from 1, got '", spec.tokens_column, "'.");
+  report.expect(is_column_number(spec.tags_column) || spec.tags_column == CorpusSpec::kLastColumn,
+                "tags_column", "must be a column's number from 1, or ", CorpusSpec::kLastColumn,
+                ", got '", spec.tags_column, "'.");
+  report.expect(spec.tokens_column != spec.tags_column, "tags_column",
+                "must differ from tokens_column, got ", spec.tags_column, " twice.");
+}
+
 // A template of records. Columns count from 1.
 void validate_template(const OptionReport& report, const char* member, const std::string& text,
                        bool columns) {
@@ -156,11 +171,12 @@ void validate_template(const OptionReport& report, const char* member, const std
 CorpusSpec::Kind CorpusSpec::kind() const {
   const OptionReport report = OptionReport::throwing("data");
   const bool parallel = !source.empty() || !target.empty();
-  report.expect(
-      parallel + has_records() + !ding.empty() + !text.empty() + !images.empty() + !squad.empty() ==
-          1,
-      "", "a corpus must have exactly one of source and target, ", record_format_names(", "),
-      ", ding, text, images, squad, got ", str().empty() ? "none" : str(), '.');
+  report.expect(parallel + has_records() + !ding.empty() + !text.empty() + !images.empty() +
+                        !squad.empty() + !conll.empty() ==
+                    1,
+                "", "a corpus must have exactly one of source and target, ",
+                record_format_names(", "), ", ding, text, images, squad, conll, got ",
+                str().empty() ? "none" : str(), '.');
   report.expect(!parallel || (!source.empty() && !target.empty()), "",
                 "a corpus must have source and target, got only ",
                 source.empty() ? "target " : "source ", str(), '.');
@@ -169,9 +185,11 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   if (!text.empty()) return Kind::kText;
   if (!images.empty()) return Kind::kImages;
   if (!squad.empty()) return Kind::kQuestions;
+  if (!conll.empty()) return Kind::kTagged;
   if (!prompt.empty() || !answer.empty()) return Kind::kPrompted;
   if (!label_column.empty()) return Kind::kLabelled;
-  for (const Kind one : {Kind::kQuestions, Kind::kPoints, Kind::kText, Kind::kPairs}) {
+  for (const Kind one :
+       {Kind::kQuestions, Kind::kTagged, Kind::kPoints, Kind::kText, Kind::kPairs}) {
     if (any_column(*this, one)) return one;
   }
   return records.format == &kTsv   ? Kind::kPairs
@@ -187,10 +205,15 @@ bool CorpusSpec::has_target() const {
 namespace {
 
 constexpr std::pair<const char*, std::string CorpusSpec::*> kFiles[] = {
-    {"source", &CorpusSpec::source}, {"target", &CorpusSpec::target},
-    {"ding", &CorpusSpec::ding},     {"text", &CorpusSpec::text},
-    {"images", &CorpusSpec::images}, {"labels", &CorpusSpec::labels},
-    {"squad", &CorpusSpec::squad},   {"pair_weights", &CorpusSpec::pair_weights}};
+    {"source", &CorpusSpec::source},
+    {"target", &CorpusSpec::target},
+    {"ding", &CorpusSpec::ding},
+    {"text", &CorpusSpec::text},
+    {"images", &CorpusSpec::images},
+    {"labels", &CorpusSpec::labels},
+    {"squad", &CorpusSpec::squad},
+    {"conll", &CorpusSpec::conll},
+    {"pair_weights", &CorpusSpec::pair_weights}};
 
 }  // namespace
 
@@ -216,6 +239,10 @@ void CorpusSpec::forget_files() {
 }
 
 void CorpusSpec::settle_columns(Kind kind) {
+  if (!conll.empty()) {
+    if (tokens_column.empty()) tokens_column = columns_of(Kind::kTagged).front().number;
+    if (tags_column.empty()) tags_column = kLastColumn;
+  }
   if (!has_records()) return;
   const RecordFormat& format = *records.format;
   const bool numbers = format.by_numbers || (kind == Kind::kPoints && format.has_columns);
@@ -241,6 +268,7 @@ void CorpusSpec::validate(const OptionReport& report) const {
   CorpusSpec settled = *this;
   settled.settle_columns(it);
   validate_columns(settled, it, report);
+  if (!conll.empty()) validate_conll(settled, report);
   if (it == Kind::kPrompted) {
     validate_template(report, "prompt", prompt, records.format->has_columns);
     validate_template(report, "answer", answer, records.format->has_columns);

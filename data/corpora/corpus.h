@@ -35,26 +35,29 @@
 #include <vector>
 
 #include "data/corpora/filter_counts.h"
-#include "data/corpora/record_files.h"
+#include "data/corpora/records/record_files.h"
+#include "data/corpora/text_variation.h"
 #include "data/corpora/token_table.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
 
-/// One corpus of a list. Set exactly one of: source and target, records, ding, text, images, squad.
-/// The set columns decide the kind of the records (data/corpora/record_files.h):
+/// One corpus of a list. Set exactly one of: source and target, records, ding, text, images, squad,
+/// conll.
+/// The set columns decide the kind of the records (data/corpora/records/record_files.h):
 ///
 ///   prompt and answer           prompts that a causal model answers (data/examples/prompts.h)
 ///   label_column                texts with a class each; so are images (data/images/images.h)
 ///   context_column              questions about texts (data/examples/questions.h), as are squad's
 ///   x_column, x_columns, y_column, class_column   points for regression (data/examples/points.h)
-///   text_column                 texts
-///   source_column, target_column  pairs of sentences
+///   tokens_column, tags_column  words with a tag each (data/corpora/records/tagged_reader.h); so
+///   is a conll text_column                 texts source_column, target_column  pairs of sentences
 ///
 /// Without any column a tsv holds pairs, a jsonl questions and a csv points.
 struct CorpusSpec {
   static constexpr const char* kDirections[] = {"de-en", "en-de"};
   static constexpr const char* kDocuments[] = {"lines", "paragraphs", "fortunes", "file"};
+  static constexpr const char* kLastColumn = "last";  ///< tags_column of a conll
   static constexpr const char* kSplits[] = {"all", "train", "valid", "test"};
 
   std::string source;  ///< file of one sentence per line
@@ -67,12 +70,14 @@ struct CorpusSpec {
   std::string label_column;  ///< the class of the text
   std::string context_column, question_column, answer_column;
   std::string answer_start_column;  ///< the character of the context where the answer begins
+  /// The words of a sentence and their tags; of a conll column numbers, or "last".
+  std::string tokens_column, tags_column;
   std::string x_column, y_column;
   std::vector<std::string> x_columns;  ///< of points: several, instead of x_column
   std::string class_column;            ///< of points: the class of each, instead of y_column
-  std::string prompt;               ///< the Template (data/corpora/records.h) of what is read ...
-  std::string answer;               ///< ... and of what is answered
-  std::string ding;                 ///< Ding dictionary file, see data/corpora/ding.h
+  std::string prompt;  ///< the Template (data/corpora/records/records.h) of what is read ...
+  std::string answer;  ///< ... and of what is answered
+  std::string ding;    ///< Ding dictionary file, see data/corpora/ding.h
   std::string direction = "de-en";  ///< of ding: one of kDirections
   std::string text;                 ///< file of text without translation
   /// The documents of `text`: lines (each line), paragraphs (lines up to a blank one), fortunes
@@ -82,6 +87,7 @@ struct CorpusSpec {
   std::string images;  ///< IDX file of images, or TSV of labels and paths of images
   std::string labels;  ///< IDX file of their labels; empty: images is a TSV
   std::string squad;   ///< file of questions in SQuAD's format
+  std::string conll;   ///< file of words with a tag each
   /// With documents "file": the Unicode characters floor(n * begin) to floor(n * end) of all n. The
   /// same for images.
   double range_begin = 0;
@@ -107,6 +113,7 @@ struct CorpusSpec {
     kImages,
     kPrompted,
     kQuestions,
+    kTagged,
     kPoints
   };
   /// Throws Error(kConfig) if the members contradict each other.
@@ -264,6 +271,9 @@ struct ParallelCorpus {
   std::vector<int64_t> parts;  ///< pairs of each corpus of a list
   bool from_cache = false;     ///< nothing was encoded
   PairRows rows = {};
+  /// What batches make of the rows in each epoch; null: rows stay as they are. Never of held-out
+  /// pairs.
+  std::shared_ptr<const TextVariation> variation = nullptr;
 
   int64_t size() const { return source.size(); }
   bool has_weights() const { return weights.size() > 0; }

@@ -39,18 +39,19 @@ void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
     // Binds all members: if one is added, this does not compile until it is part of the key, or
     // known to change no row.
     const auto& [source, target, records, source_column, target_column, text_column, label_column,
-                 context_column, question_column, answer_column, answer_start_column, x_column,
-                 y_column, x_columns, class_column, prompt, answer, ding, direction, text,
-                 documents, images, labels, squad, range_begin, range_end, split, limit, weight,
-                 pair_weights, pair_weight_column] = spec;
+                 context_column, question_column, answer_column, answer_start_column, tokens_column,
+                 tags_column, x_column, y_column, x_columns, class_column, prompt, answer, ding,
+                 direction, text, documents, images, labels, squad, conll, range_begin, range_end,
+                 split, limit, weight, pair_weights, pair_weight_column] = spec;
     static_cast<void>(weight);
     static_cast<void>(pair_weights);  // a path
     add(concat(direction, ' ', documents, ' ', std::setprecision(17), range_begin, ' ', range_end,
                ' ', split, ' ', limit));
     for (const std::string* name :
          {&records.header, &source_column, &target_column, &text_column, &label_column,
-          &context_column, &question_column, &answer_column, &answer_start_column, &x_column,
-          &y_column, &prompt, &answer, &pair_weight_column, &class_column}) {
+          &context_column, &question_column, &answer_column, &answer_start_column, &tokens_column,
+          &tags_column, &x_column, &y_column, &prompt, &answer, &pair_weight_column,
+          &class_column}) {
       add(*name);
     }
     for (const std::string& name : x_columns) add(name);

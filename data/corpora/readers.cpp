@@ -2,100 +2,21 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <unordered_set>
 
 #include "core/base/error.h"
 #include "data/corpora/corpus.h"
 #include "data/corpora/ding.h"
-#include "data/corpora/records.h"
-#include "data/corpora/squad.h"
+#include "data/corpora/filtering_reader.h"
+#include "data/corpora/records/records.h"
+#include "data/corpora/records/squad.h"
+#include "data/corpora/records/tagged_reader.h"
 #include "data/files/text.h"
 #include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {
-
-// Shared by all kinds of corpora: checks of the text, the split and the limit.
-class FilteringReader : public PairReader {
- public:
-  explicit FilteringReader(const CorpusSpec& spec) : spec_(spec) {}
-
-  bool next(TextPair& pair) final {
-    while (spec_.limit == 0 || counts_.kept < spec_.limit) {
-      if (!fetch(pair)) return false;
-      ++counts_.read;
-      if (drops(pair)) continue;
-      if (!in_split(pair.source)) {
-        ++counts_.other_split;
-        continue;
-      }
-      ++counts_.kept;
-      return true;
-    }
-    return false;
-  }
-
- protected:
-  // Gets the next pair of the file, unchanged. Subclasses count the pairs that they drop, also as
-  // read.
-  virtual bool fetch(TextPair& pair) = 0;
-  virtual bool drops_kind(const TextPair&) { return false; }
-
-  void drop(Drop reason, const std::string& place) { counts_.drop(reason, place); }
-
-  const CorpusSpec spec_;
-  std::string weight_;  // weight of the pair as text; only if pairs have weights
-
- private:
-  bool drops(TextPair& pair) {
-    const bool both = spec_.kind() != CorpusSpec::Kind::kText;
-    const auto any = [&](auto&& test) { return test(pair.source) || (both && test(pair.target)); };
-    const auto is_invalid = [](const std::string& text) {
-      return find_invalid_utf8(text) != std::string::npos;
-    };
-    const auto has_nul = [](const std::string& text) {
-      return text.find('\0') != std::string::npos;
-    };
-    if (any(is_invalid)) {
-      const bool single =
-          any([&](const std::string& text) { return is_invalid(text) && looks_single_byte(text); });
-      drop(Drop::kInvalidUtf8,
-           pair.place + (single ? ": it looks like Latin-1 or Windows-1252, expected UTF-8" : ""));
-    } else if (any(has_nul)) {
-      drop(Drop::kNulByte, pair.place);
-    } else if (any([](const std::string& text) { return is_blank(text); })) {
-      drop(Drop::kEmpty, pair.place);
-    } else if (spec_.has_pair_weights() && !set_weight(pair)) {
-      // It is counted.
-    } else {
-      return drops_kind(pair);
-    }
-    return true;
-  }
-
-  // Sums of multiples of it are exact, so that no order of adding, and no number of ranks, shows.
-  static constexpr double kWeightUnit = 0x1p-20;
-
-  bool set_weight(TextPair& pair) {
-    double weight = 0;
-    if (!parse_number(weight_, weight) || weight < 0 || weight > CorpusSpec::kLargestPairWeight) {
-      drop(Drop::kMalformed, concat(pair.place, ": the weight must be a number from 0 to ",
-                                    CorpusSpec::kLargestPairWeight, ", got '", weight_, '\''));
-      return false;
-    }
-    pair.weight = static_cast<float>(std::round(weight / kWeightUnit) * kWeightUnit);
-    if (pair.weight == 0) drop(Drop::kNoWeight, pair.place);
-    return pair.weight > 0;
-  }
-
-  bool in_split(const std::string& source) const {
-    if (spec_.split == "all") return true;
-    const uint64_t hundredth = XXH3_64bits(source.data(), source.size()) % 100;
-    return spec_.split == (hundredth == 0 ? "test" : hundredth == 1 ? "valid" : "train");
-  }
-};
 
 class ParallelReader : public FilteringReader {
  public:
@@ -369,6 +290,8 @@ std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given) {
       return std::make_unique<PromptReader>(spec);
     case CorpusSpec::Kind::kQuestions:
       return open_question_texts(spec);
+    case CorpusSpec::Kind::kTagged:
+      return open_tagged(spec);
     case CorpusSpec::Kind::kImages:
       fail(ErrorKind::kConfig, "[data] expected a corpus of texts, got images ", spec.str(), '.');
     case CorpusSpec::Kind::kPoints:

@@ -7,6 +7,7 @@
 #include "data/batches/batch_rows.h"
 #include "data/corpora/class_names.h"
 #include "data/corpora/encode_corpus.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {
@@ -85,6 +86,41 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
     corpus.classes.push_back(class_number(corpus.label_names, facts.texts[i], facts.texts[i + 1]));
   }
   return corpus;
+}
+
+namespace {
+
+std::vector<std::string> names_in(const std::string& label) {
+  std::vector<std::string> names;
+  if (label == "-") return names;
+  for (size_t begin = 0; begin <= label.size();) {
+    const size_t end = std::min(label.find(',', begin), label.size());
+    const std::string name(strip(std::string_view(label).substr(begin, end - begin)));
+    if (!name.empty()) names.push_back(name);
+    begin = end + 1;
+  }
+  return names;
+}
+
+}  // namespace
+
+LabelSets label_sets(const LabelledCorpus& corpus, const std::vector<std::string>& known,
+                     const std::string& where) {
+  LabelSets result{.names = known, .sets = {}};
+  if (known.empty()) {
+    std::vector<std::string> all;
+    for (const std::string& label : corpus.label_names) {
+      for (std::string& name : names_in(label)) all.push_back(std::move(name));
+    }
+    result.names = class_names_of(std::move(all), where);
+  }
+  for (const std::string& label : corpus.label_names) {
+    std::vector<int32_t>& set = result.sets.emplace_back(result.names.size(), 0);
+    for (const std::string& name : names_in(label)) {
+      set[static_cast<size_t>(class_number(result.names, name, where))] = 1;
+    }
+  }
+  return result;
 }
 
 LabelledBatches::LabelledBatches(const LabelledCorpus& corpus, const BatchOptions& options,

@@ -38,6 +38,20 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
                              const std::vector<std::string>& label_names = {},
                              const LoadContext& context = {});
 
+/// Labels that are lists of names with commas between them; "-" is none.
+struct LabelSets {
+  std::vector<std::string> names;          ///< all of them
+  std::vector<std::vector<int32_t>> sets;  ///< of each of label_names: 1 for each of its names
+
+  const std::vector<int32_t>& of(const LabelledCorpus& corpus, int64_t text) const {
+    return sets[static_cast<size_t>(corpus.label(text))];
+  }
+};
+/// `known`: the names, or empty: those of the corpus in byte order. Throws Error(kData), naming
+/// `where`, for a name that is not known, or if there are fewer than two.
+LabelSets label_sets(const LabelledCorpus& corpus, const std::vector<std::string>& known,
+                     const std::string& where);
+
 /// Rows on the CPU; all tensors int32.
 struct LabelledBatch {
   Tensor ids;                    ///< (B, T): bos, text, eos, filled up

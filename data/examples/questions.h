@@ -14,7 +14,7 @@
 #include "core/tensor.h"
 #include "data/batches/batching.h"
 #include "data/corpora/corpus.h"
-#include "data/corpora/squad.h"
+#include "data/corpora/records/squad.h"
 
 namespace tapestry {
 

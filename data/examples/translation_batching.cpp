@@ -17,8 +17,38 @@ int64_t target_length(const ParallelCorpus& corpus, int64_t i) {
   return corpus.target.length(i) + corpus.rows.target.size();
 }
 
-RowLength length_of(const ParallelCorpus& corpus, int64_t i) {
-  return {source_length(corpus, i), target_length(corpus, i)};
+/// The tokens of a pair in an epoch, without its frames; valid until the next call.
+class PairReading {
+ public:
+  PairReading(const ParallelCorpus& corpus, int64_t epoch) : corpus_(corpus), epoch_(epoch) {}
+
+  std::span<const int32_t> source(int64_t pair) {
+    if (corpus_.variation == nullptr) return corpus_.source[pair];
+    corpus_.variation->source(epoch_, pair, corpus_.source[pair], source_);
+    return source_;
+  }
+  std::span<const int32_t> target(int64_t pair) {
+    if (corpus_.variation == nullptr) return corpus_.target[pair];
+    corpus_.variation->target(epoch_, pair, corpus_.target[pair], target_);
+    return target_;
+  }
+  RowLength length(int64_t pair) {
+    const auto& variation = corpus_.variation;
+    if (variation == nullptr || !variation->changes_lengths()) {
+      return {source_length(corpus_, pair), target_length(corpus_, pair)};
+    }
+    return {std::ssize(source(pair)) + corpus_.rows.source.size(),
+            std::ssize(target(pair)) + corpus_.rows.target.size()};
+  }
+
+ private:
+  const ParallelCorpus& corpus_;
+  const int64_t epoch_;
+  std::vector<int32_t> source_, target_;
+};
+
+RowLength length_of(const ParallelCorpus& corpus, int64_t epoch, int64_t pair) {
+  return PairReading(corpus, epoch).length(pair);
 }
 
 // A text in its frame, and `filler` up to `end`.
@@ -37,7 +67,8 @@ EpochPlan::EpochPlan(const ParallelCorpus& corpus, const BatchOptions& options, 
   at_once.window_rows = std::max<int64_t>(1, corpus.size());
   *this = EpochPlans::of_lengths(
               Mixture(corpus.size()),
-              [&corpus](int64_t, int64_t row) { return length_of(corpus, row); }, at_once)
+              [&corpus](int64_t of_epoch, int64_t row) { return length_of(corpus, of_epoch, row); },
+              at_once)
               .plan(epoch, 0);
 }
 
@@ -67,21 +98,20 @@ TranslationBatch rows_of(const TranslationBatch& batch, int64_t begin, int64_t e
   return part;
 }
 
-TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
-                                        std::span<const int64_t> indices) {
-  const auto rows = static_cast<int64_t>(indices.size());
-  const PairRows& around = corpus.rows;
-  check(rows > 0, "data", "expected a batch of at least one pair, got none.");
+namespace {
+
+// Room for rows of these lengths.
+TranslationBatch empty_batch(const ParallelCorpus& corpus, const std::vector<RowLength>& lengths) {
+  const int64_t rows = std::ssize(lengths);
   TranslationBatch batch;
-  int64_t source_width = 0, target_width = 0;
-  for (const int64_t pair : indices) {
-    source_width = std::max(source_width, source_length(corpus, pair));
-    target_width = std::max(target_width, target_length(corpus, pair));
-    batch.source_tokens += source_length(corpus, pair);
-    batch.target_tokens += target_length(corpus, pair);
-  }
   batch.rows = rows;
-  batch.indices.assign(indices.begin(), indices.end());
+  int64_t source_width = 0, target_width = 0;
+  for (const RowLength& length : lengths) {
+    source_width = std::max(source_width, length.source);
+    target_width = std::max(target_width, length.target);
+    batch.source_tokens += length.source;
+    batch.target_tokens += length.target;
+  }
   batch.source = Tensor::empty({rows, source_width}, DType::kInt32);
   batch.source_lengths = Tensor::empty({rows}, DType::kInt32);
   batch.target_in = Tensor::empty({rows, target_width}, DType::kInt32);
@@ -90,20 +120,35 @@ TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
   if (corpus.has_weights()) {
     batch.target_weights = Tensor::empty({rows, target_width}, DType::kFloat32);
   }
-  for (int64_t row = 0; row < rows; ++row) {
+  return batch;
+}
+
+}  // namespace
+
+TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
+                                        std::span<const int64_t> indices, int64_t epoch) {
+  check(!indices.empty(), "data", "expected a batch of at least one pair, got none.");
+  const PairRows& around = corpus.rows;
+  PairReading reading(corpus, epoch);
+  std::vector<RowLength> lengths;
+  for (const int64_t pair : indices) lengths.push_back(reading.length(pair));
+  TranslationBatch batch = empty_batch(corpus, lengths);
+  batch.indices.assign(indices.begin(), indices.end());
+  const int64_t source_width = batch.source.shape()[1], target_width = batch.target_in.shape()[1];
+  for (int64_t row = 0; row < batch.rows; ++row) {
     const int64_t pair = indices[static_cast<size_t>(row)];
+    const RowLength& length = lengths[static_cast<size_t>(row)];
     int32_t* const source = batch.source.data<int32_t>() + row * source_width;
     int32_t* const in = batch.target_in.data<int32_t>() + row * target_width;
     int32_t* const out = batch.target_out.data<int32_t>() + row * target_width;
-    const int64_t length = target_length(corpus, pair);
-    fill_row(source, source + source_width, around.source, corpus.source[pair],
+    fill_row(source, source + source_width, around.source, reading.source(pair),
              around.source_filler);
-    fill_row(out, out + target_width, around.target, corpus.target[pair], kNoTarget);
+    fill_row(out, out + target_width, around.target, reading.target(pair), kNoTarget);
     in[0] = around.start;
-    std::copy(out, out + length - 1, in + 1);
-    std::fill(in + length, in + target_width, around.target_filler);
-    batch.source_lengths.data<int32_t>()[row] = static_cast<int32_t>(source_length(corpus, pair));
-    batch.target_lengths.data<int32_t>()[row] = static_cast<int32_t>(length);
+    std::copy(out, out + length.target - 1, in + 1);
+    std::fill(in + length.target, in + target_width, around.target_filler);
+    batch.source_lengths.data<int32_t>()[row] = static_cast<int32_t>(length.source);
+    batch.target_lengths.data<int32_t>()[row] = static_cast<int32_t>(length.target);
     if (!corpus.has_weights()) continue;
     std::fill_n(batch.target_weights.data<float>() + row * target_width, target_width,
                 corpus.weight(pair));
@@ -127,17 +172,19 @@ std::string PaddingReport::summary() const {
                 percent(target_tokens, target_cells), " % of target");
 }
 
-PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan) {
+PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan, int64_t epoch) {
   PaddingReport report;
   report.batches = plan.batches();
+  PairReading reading(corpus, epoch);
   for (int64_t i = 0; i < plan.batches(); ++i) {
     int64_t source_width = 0, target_width = 0;
     const auto pairs = plan.batch(i);
     for (const int64_t pair : pairs) {
-      source_width = std::max(source_width, source_length(corpus, pair));
-      target_width = std::max(target_width, target_length(corpus, pair));
-      report.source_tokens += source_length(corpus, pair);
-      report.target_tokens += target_length(corpus, pair);
+      const RowLength length = reading.length(pair);
+      source_width = std::max(source_width, length.source);
+      target_width = std::max(target_width, length.target);
+      report.source_tokens += length.source;
+      report.target_tokens += length.target;
     }
     report.source_cells += source_width * static_cast<int64_t>(pairs.size());
     report.target_cells += target_width * static_cast<int64_t>(pairs.size());
@@ -148,11 +195,17 @@ PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan) {
 EpochPlans plans_of(const ParallelCorpus& corpus, const BatchOptions& options) {
   return EpochPlans::of_lengths(
       mixture_of(corpus.size(), corpus.parts, options),
-      [&corpus](int64_t, int64_t row) { return length_of(corpus, row); }, options);
+      [&corpus](int64_t of_epoch, int64_t row) { return length_of(corpus, of_epoch, row); },
+      options);
 }
 
 TranslationBatches::TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
                                        DataPosition start)
     : corpus_(&corpus), walk_(plans_of(corpus, options), start) {}
+
+TranslationBatch TranslationBatches::next() {
+  const std::span<const int64_t> pairs = walk_.next();
+  return make_translation_batch(*corpus_, pairs, walk_.position().epoch);
+}
 
 }  // namespace tapestry

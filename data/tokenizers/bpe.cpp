@@ -179,4 +179,27 @@ void Merger::apply(std::vector<Symbol>& word) const {
   std::erase(word, kGone);
 }
 
+void Merger::apply_with_dropout(std::vector<Symbol>& word, float p, SubwordDraws& draws) const {
+  if (word.size() < 2) return;
+  // The rule of each symbol and the one after it; null: they do not merge.
+  std::vector<const Rule*> rules(word.size() - 1);
+  for (size_t i = 0; i < rules.size(); ++i) rules[i] = find(word[i], word[i + 1]);
+  while (true) {
+    const Rule* best = nullptr;
+    size_t at = 0;
+    for (size_t i = 0; i < rules.size(); ++i) {
+      if (rules[i] == nullptr || draws.uniform() < p) continue;
+      if (best != nullptr && best->rank <= rules[i]->rank) continue;
+      best = rules[i];
+      at = i;
+    }
+    if (best == nullptr) return;
+    word[at] = best->result;
+    word.erase(word.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    rules.erase(rules.begin() + static_cast<std::ptrdiff_t>(at));
+    if (at > 0) rules[at - 1] = find(word[at - 1], word[at]);
+    if (at < rules.size()) rules[at] = find(word[at], word[at + 1]);
+  }
+}
+
 }  // namespace tapestry::bpe

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "data/tokenizers/sampling/subword_sampler.h"
+
 namespace tapestry::bpe {
 
 using Symbol = int32_t;
@@ -65,12 +67,21 @@ class Merger {
   /// Merges the symbols of a word in place. In each step the earliest merge that applies is taken,
   /// of equal ones the leftmost. n symbols take O(n log n).
   void apply(std::vector<Symbol>& word) const;
+  /// The same with dropout (Provilkov et al. 2020, algorithm 1): in each step each merge that
+  /// applies is left out with probability p, and the earliest of the others is taken, until none is
+  /// left. n symbols take O(n^2).
+  void apply_with_dropout(std::vector<Symbol>& word, float p, SubwordDraws& draws) const;
 
  private:
   struct Rule {
     int32_t rank = 0;
     Symbol result = 0;
   };
+  const Rule* find(Symbol left, Symbol right) const {
+    const auto found = rules_.find({left, right});
+    return found == rules_.end() ? nullptr : &found->second;
+  }
+
   std::unordered_map<Pair, Rule, PairHash> rules_;
 };
 

@@ -8,6 +8,7 @@
 #include "data/tokenizers/bpe_model.h"
 #include "data/tokenizers/normalization.h"
 #include "data/tokenizers/parts/added_tokens.h"
+#include "data/tokenizers/sampling/merge_sampler.h"
 #include "data/tokenizers/tokenizer_types.h"
 #include "data/tokenizers/training_lines.h"
 #include "data/tokenizers/word_cache.h"
@@ -96,6 +97,17 @@ class BpeTokenizer : public Tokenizer {
   }
   const std::string& serialized() const override { return bytes_; }
   bool starts_word(int32_t id) const override { return piece(id).starts_with(kSpacePiece); }
+
+  std::shared_ptr<const SubwordSampler> sampler(const SubwordSampling& how) const override {
+    expect_dropout(how);
+    MergePieces pieces;
+    for (int32_t id = 0; id < vocabulary_.size(); ++id) {
+      std::vector<int32_t>& characters = pieces.characters.emplace_back();
+      if (vocabulary_.is_text(id)) vocabulary_.split(vocabulary_.piece(id), characters);
+      pieces.begins_word.push_back(vocabulary_.piece(id).starts_with(kSpacePiece) ? 1 : 0);
+    }
+    return std::make_shared<MergeSampler>(merger_, std::move(pieces), how.dropout);
+  }
 
   bool has_ids_of(const Tokenizer& other) const override {
     const auto* const side = dynamic_cast<const BpeTokenizer*>(&other);

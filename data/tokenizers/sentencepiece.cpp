@@ -9,6 +9,7 @@
 #include "data/files/utf8.h"
 #include "data/tokenizers/normalization.h"
 #include "data/tokenizers/piece_lattice.h"
+#include "data/tokenizers/sampling/sentencepiece_sampler.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/tokenizer_types.h"
 #include "data/tokenizers/training_lines.h"
@@ -103,6 +104,18 @@ class SentencePieceTokenizer : public Tokenizer {
   const std::string& serialized() const override { return bytes_; }
 
   bool starts_word(int32_t id) const override { return piece(id).starts_with(kSpacePiece); }
+
+  std::shared_ptr<const SubwordSampler> sampler(const SubwordSampling& how) const override {
+    const SentencePieceModel model = SentencePieceModel::parse(bytes_, "the tokenizer");
+    switch (model.algorithm) {
+      case SentencePieceModel::kBpe:
+        return sampler_of_merges(model, how);
+      case SentencePieceModel::kUnigram:
+        return sampler_of_lattice(model, how);
+      default:
+        return Tokenizer::sampler(how);
+    }
+  }
 
   bool has_ids_of(const Tokenizer& other) const override {
     const auto* const side = dynamic_cast<const SentencePieceTokenizer*>(&other);

@@ -234,6 +234,17 @@ std::vector<PlacedToken> Tokenizer::encode_with_places(std::string_view) const {
   fail_option("this type of tokenizer cannot say where its tokens stand in a text.");
 }
 
+void tokenizers::expect_dropout(const SubwordSampling& how) {
+  if (how.alpha == 0 && how.dropout > 0) return;
+  fail_option(concat("sampling of byte-pair encodings needs a dropout above 0 and no alpha, got ",
+                     how.dropout, " and ", how.alpha, '.'));
+}
+
+std::shared_ptr<const SubwordSampler> Tokenizer::sampler(const SubwordSampling&) const {
+  fail_option(
+      "sampling needs pieces of words: type bpe, or SentencePiece's algorithm bpe or unigram.");
+}
+
 bool Tokenizer::starts_word(int32_t id) const {
   check(id >= 0 && id < vocab_size(), "tokenizer", "ids must be in [0, ", vocab_size(), "), got ",
         id, '.');

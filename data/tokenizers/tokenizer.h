@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/option_report.h"
+#include "data/tokenizers/sampling/subword_sampler.h"
 #include "data/tokenizers/special_ids.h"
 
 namespace tapestry {
@@ -102,6 +103,8 @@ class Tokenizer {
   virtual bool starts_word(int32_t id) const;
   /// True if encode() finds the names of special pieces in a text, so that "<mask>" is one token.
   virtual bool reads_special_words() const { return false; }
+  /// Throws Error(kConfig) if this type cuts texts in one way only, or not as `how` says.
+  virtual std::shared_ptr<const SubwordSampler> sampler(const SubwordSampling& how) const;
   /// Frees the word cache. Call it after encoding; no thread may encode meanwhile.
   virtual void forget_words() const {}
 

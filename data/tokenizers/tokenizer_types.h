@@ -19,6 +19,9 @@ namespace tapestry::tokenizers {
 [[noreturn]] void fail_too_large(const TokenizerOptions& options, const std::string& largest);
 [[noreturn]] void fail_too_small(const TokenizerOptions& options, const std::string& needed);
 
+/// Throws the same unless `how` is BPE dropout alone.
+void expect_dropout(const SubwordSampling& how);
+
 class TextRegex;
 class TokenFinder;
 

@@ -107,10 +107,12 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
            .init = options.out_init},
           scope / "out"),
       qk_norm(options, scope),
-      rope_angles(options.rope_positions > 0
-                      ? rotary_positions(options.rope_positions, options.rotary_size(),
-                                         {options.rope_theta, options.rope_scaling}, scope)
-                      : PositionTable()) {}
+      rope_angles(
+          options.rope_positions > 0
+              ? rotary_positions(options.rope_positions, options.rotary_size(),
+                                 {options.rope_theta, options.rope_scaling, options.rope_positions},
+                                 scope)
+              : PositionTable()) {}
 
 // Queries, keys and values side by side; with rotary positions queries and keys are rotated.
 Var SelfAttention::project(const Var& x, const Positions& positions) const {
@@ -141,6 +143,7 @@ Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
                              .key_lengths = lengths,
                              .dropout = options.dropout,
                              .scale = options.scale,
+                             .softcap = options.softcap,
                              .value_size = options.value_head_size,
                              .window = options.window,
                              .prefix_lengths = context.prefix_lengths,
@@ -159,6 +162,7 @@ Var SelfAttention::step(const Var& x, KeyValueCache& cache, const DecodingStep& 
                        .kv_heads = options.kv_heads,
                        .causal = true,
                        .scale = options.scale,
+                       .softcap = options.softcap,
                        .value_size = options.value_head_size,
                        .window = options.window,
                        .relative_bias = context.relative_bias};
@@ -207,6 +211,7 @@ Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& mem
                              .key_lengths = memory_lengths,
                              .dropout = options.dropout,
                              .scale = options.scale,
+                             .softcap = options.softcap,
                              .value_size = options.value_head_size,
                              .mask = mask};
   const Var query = qk_norm.queries(q(x));
@@ -221,6 +226,7 @@ Var CrossAttention::step(const Var& x, const KeyValueCache& memory,
                         .kv_heads = options.kv_heads,
                         .key_lengths = held.lengths,
                         .scale = options.scale,
+                        .softcap = options.softcap,
                         .value_size = options.value_head_size,
                         .key_rows = held.key_rows}));
 }

@@ -62,6 +62,7 @@ struct MultiHeadAttention {
     int64_t value_head_size = 0;        ///< Kv; 0: K, as queries and keys
     int64_t window = 0;                 ///< AttentionOptions::window of self-attention; 0: none
     double scale = 0;                   ///< AttentionOptions::scale; 0: 1 / sqrt(K)
+    double softcap = 0;                 ///< AttentionOptions::softcap; 0: none
     double dropout = 0;                 ///< of the attention weights
     bool bias = true;                   ///< of queries, keys and values
     std::optional<bool> out_bias = {};  ///< of the projection behind them; unset: as bias

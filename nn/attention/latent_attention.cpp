@@ -82,8 +82,8 @@ LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
   if (o.rope_head_size > 0) {
     q_rope.emplace(projection(o, query_source(o), o.heads * o.rope_head_size, scope / "q_rope"));
     k_rope.emplace(projection(o, o.hidden_size, o.rope_head_size, scope / "k_rope"));
-    rope_angles =
-        rotary_positions(o.rope_positions, o.rope_head_size, {o.rope_theta, o.rope_scaling}, scope);
+    rope_angles = rotary_positions(o.rope_positions, o.rope_head_size,
+                                   {o.rope_theta, o.rope_scaling, o.rope_positions}, scope);
   }
 }
 

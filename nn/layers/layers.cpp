@@ -35,6 +35,10 @@ Linear::Linear(const Options& options, const ParamScope& scope)
 }
 
 Var Linear::operator()(const Var& x) const {
+  return softcap > 0 ? tapestry::softcap(product(x), softcap) : product(x);
+}
+
+Var Linear::product(const Var& x) const {
   if (!adapter) return weight.multiply(x, bias, {activation, precision});
   const Var sum = weight.multiply(x, bias, {.precision = precision}) + (*adapter)(x);
   return activation == Activation::kNone ? sum : activate(activation, sum);
@@ -149,12 +153,13 @@ Tensor rope_table(int64_t length, int64_t size, const RopeFrequencies& w, DType 
   if (!ShapesOnly::has_memory(table.bytes())) {
     return Tensor::empty({length, size}, wider(dtype), device);
   }
+  const double factor = w.attention_factor();
   for (int64_t p = 0; p < length; ++p) {
     double* const row = table.data<double>() + p * size;
     for (int64_t i = 0; i < size / 2; ++i) {
       const double angle = static_cast<double>(p) * w(i, size);
-      row[i] = std::cos(angle);
-      row[size / 2 + i] = std::sin(angle);
+      row[i] = factor * std::cos(angle);
+      row[size / 2 + i] = factor * std::sin(angle);
     }
   }
   return table.to(wider(dtype)).to(device);

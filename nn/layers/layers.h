@@ -12,7 +12,7 @@
 namespace tapestry {
 
 /// act(x W^T + b), W (out, in); the bias starts at 0. With an adapter its output is added in front
-/// of act.
+/// of act. A classifier may have a softcap behind it all (autograd/ops.h).
 struct Linear {
   struct Options {
     int64_t in = 0;
@@ -36,16 +36,17 @@ struct Linear {
   /// The layer as the classifier of a search: NextToken::best() and largest() of hidden states
   /// (R, K), where has_best() and has_largest().
   Tensor best(const Var& x, int64_t count, const std::vector<int32_t>& banned) const {
-    return weight.best(x, bias, count, banned);
+    return weight.best(x, {bias, softcap}, count, banned);
   }
   Tensor largest(const Var& x, const std::vector<int32_t>& banned) const {
-    return weight.largest(x, bias, banned);
+    return weight.largest(x, {bias, softcap}, banned);
   }
   bool has_largest() const { return has_best() && weight.has_largest(); }
   bool has_best() const { return weight.packed() && !adapter && activation == Activation::kNone; }
   /// The layer as a classifier: the loss of its logits, which are never stored at once.
   CrossEntropy loss(const Var& x, const Tensor& targets, CrossEntropyOptions options) const {
     options.precision = precision;
+    options.softcap = softcap;
     return linear_cross_entropy(x, weight, bias, targets, options);
   }
 
@@ -53,7 +54,11 @@ struct Linear {
   Var bias;
   Activation activation = Activation::kNone;
   Precision precision;  ///< the store's
+  double softcap = 0;   ///< 0: none
   std::optional<Adapter> adapter;
+
+ private:
+  Var product(const Var& x) const;
 };
 
 /// Layer or RMS normalisation over the last axis, or batch normalisation over all others; gamma
@@ -177,9 +182,9 @@ Tensor sinusoidal_positions(int64_t length, int64_t size, DType dtype, Device de
 /// then the cosines; w_i = 10000^(-i / (size / 2 - 1)). `size` is even and more than 2.
 Tensor fairseq_positions(int64_t length, int64_t size, DType dtype, Device device = {});
 
-/// The table of rope() (length, size): row p holds cos(p w_i), then sin(p w_i), i from 0 to size /
-/// 2
-/// - 1, size the head's (Su et al. 2021).
+/// The table of rope() (length, size): row p holds cos(p w_i), then sin(p w_i), i from 0 to
+/// size / 2 - 1, size the rotated part of the head's (Su et al. 2021), each times the attention
+/// factor.
 Tensor rope_table(int64_t length, int64_t size, const RopeFrequencies& w, DType dtype,
                   Device device = {});
 

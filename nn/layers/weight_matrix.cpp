@@ -102,28 +102,32 @@ Var WeightMatrix::multiply(const Var& x, const Var& bias, const LinearOptions& o
   return y;
 }
 
-Tensor WeightMatrix::best(const Var& x, const Var& bias, int64_t count,
+Tensor WeightMatrix::best(const Var& x, const Logits& logits, int64_t count,
                           const std::vector<int32_t>& banned) const {
-  check_no_gradient(x, bias);
+  check_no_gradient(x, logits.bias);
   check(packed(), "weights", "expected a packed matrix.");
   const PackedMatrix& w = state_->packed->matrix;
   const Tensor set = banned.empty() ? Tensor() : token_set(banned, w.rows());
   const Tensor top = Tensor::empty({x.shape().rows(), 1 + 2 * count}, DType::kFloat64);
-  kernels::packed_top_logits(Cpu{}, of_rows(x, w, bias), count,
-                             set.defined() ? set.data<int32_t>() : nullptr, top.data<double>());
+  PackedLinear product = of_rows(x, w, logits.bias);
+  product.softcap = logits.softcap;
+  kernels::packed_top_logits(Cpu{}, product, count, set.defined() ? set.data<int32_t>() : nullptr,
+                             top.data<double>());
   return top;
 }
 
-Tensor WeightMatrix::largest(const Var& x, const Var& bias,
+Tensor WeightMatrix::largest(const Var& x, const Logits& logits,
                              const std::vector<int32_t>& banned) const {
-  check_no_gradient(x, bias);
+  check_no_gradient(x, logits.bias);
   check(packed(), "weights", "expected a packed matrix.");
   Packed& packed = *state_->packed;
   const PackedMatrix& w = packed.matrix;
   std::call_once(packed.screened, [&] { packed.screen.emplace(w); });
   const Tensor set = banned.empty() ? Tensor() : token_set(banned, w.rows());
   const Tensor largest = Tensor::empty({x.shape().rows()}, DType::kInt32);
-  kernels::packed_largest(Cpu{}, of_rows(x, w, bias), *packed.screen,
+  PackedLinear product = of_rows(x, w, logits.bias);
+  product.softcap = logits.softcap;
+  kernels::packed_largest(Cpu{}, product, *packed.screen,
                           set.defined() ? set.data<int32_t>() : nullptr, largest.data<int32_t>());
   return largest;
 }

@@ -30,13 +30,18 @@ class WeightMatrix {
   /// act(x W^T + bias), as linear(). A packed matrix has no gradient: throws Error(kRuntime) if a
   /// tape asks for one.
   Var multiply(const Var& x, const Var& bias, const LinearOptions& options = {}) const;
-  /// top_logits() of each row of x W^T + bias, x (R, K): (R, 1 + 2 * count) float64. Packed
-  /// matrices only; their logits are never stored at once.
-  Tensor best(const Var& x, const Var& bias, int64_t count,
+  /// Logits are softcap(x W^T + bias); 0: without softcap.
+  struct Logits {
+    const Var& bias;
+    double softcap = 0;
+  };
+  /// top_logits() of each row of logits, x (R, K): (R, 1 + 2 * count) float64. Packed matrices
+  /// only; their logits are never stored at once.
+  Tensor best(const Var& x, const Logits& logits, int64_t count,
               const std::vector<int32_t>& banned) const;
-  /// packed_largest() of each row of x W^T + bias: (R) int32. Needs has_largest(); the first call
-  /// rounds the matrix.
-  Tensor largest(const Var& x, const Var& bias, const std::vector<int32_t>& banned) const;
+  /// packed_largest() of each row of logits: (R) int32. Needs has_largest(); the first call rounds
+  /// the matrix.
+  Tensor largest(const Var& x, const Logits& logits, const std::vector<int32_t>& banned) const;
   /// Packed float32, on a processor where sums of integers are much faster.
   bool has_largest() const;
   /// Rows of the matrix with positions, as embedding(). Throws like multiply().

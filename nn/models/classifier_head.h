@@ -7,8 +7,9 @@
 
 namespace tapestry {
 
-/// classifier(dropout(tanh(pooler(x_0)))): an MLP of one hidden layer of size D (Devlin et al.
-/// 2019; Dosovitskiy et al. 2021, 3.1). Without pooler only classifier(x_0).
+/// classifier(dropout(act(pooler(x_0)))): an MLP of one hidden layer of size D (Devlin et al.
+/// 2019; Dosovitskiy et al. 2021, 3.1); ModelOptions::pooler says which. Without pooler only
+/// classifier(x_0).
 struct ClassifierHead {
   ClassifierHead(const ModelOptions& options, int64_t classes, bool pooled,
                  const ParamScope& scope);
@@ -16,7 +17,9 @@ struct ClassifierHead {
   Var operator()(const Var& x) const;
 
   double dropout;
+  Pooler kind;
   std::optional<Linear> pooler;
+  std::optional<Norm> norm;  ///< of Pooler::kNormed
   Linear classifier;
 };
 

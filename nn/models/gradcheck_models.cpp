@@ -3,6 +3,7 @@
 #include "core/kernels/elementwise/activation_functors.h"
 #include "nn/attention/attention_pooling.h"
 #include "nn/models/gradcheck_cases.h"
+#include "nn/models/r_drop.h"
 
 namespace tapestry {
 namespace {
@@ -22,17 +23,30 @@ GradcheckCase loss_case(const std::string& name, const ModelOptions& options,
   return result;
 }
 
+constexpr Vocabulary kPairVocabulary{.source_size = 11, .target_size = 11};
+
+EncoderDecoder::Batch pairs_of(const Inputs& in) {
+  return {in.ints({4, 7, 5, 3, 9, 3, 0, 0}, {2, 4}), in.lengths({4, 2}),
+          in.ints({2, 6, 8, 2, 10, 0}, {2, 3}), in.ints({6, 8, 3, 10, 3, 0}, {2, 3})};
+}
+
 // EncoderDecoder or RnnAttention.
 template <class Model>
 GradcheckCase translation_case(const Inputs& in, const std::string& name,
                                const ModelOptions& options) {
-  const Vocabulary vocabulary{.source_size = 11, .target_size = 11};
-  const EncoderDecoder::Batch batch{in.ints({4, 7, 5, 3, 9, 3, 0, 0}, {2, 4}), in.lengths({4, 2}),
-                                    in.ints({2, 6, 8, 2, 10, 0}, {2, 3}),
-                                    in.ints({6, 8, 3, 10, 3, 0}, {2, 3})};
-  return loss_case(
-      name, options, std::make_shared<Built<Model>>(in, options, vocabulary),
-      [batch](const Model& model) { return model.loss(batch, {.label_smoothing = 0.1}).loss; });
+  return loss_case(name, options, std::make_shared<Built<Model>>(in, options, kPairVocabulary),
+                   [batch = pairs_of(in)](const Model& model) {
+                     return model.loss(batch, {.label_smoothing = 0.1}).loss;
+                   });
+}
+
+GradcheckCase r_drop_case(const Inputs& in, ModelOptions options) {
+  options.dropout = 0.2;
+  return loss_case("EncoderDecoder, R-Drop", options,
+                   std::make_shared<Built<EncoderDecoder>>(in, options, kPairVocabulary),
+                   [batch = pairs_of(in)](const EncoderDecoder& model) {
+                     return r_drop_loss(model, batch, {.label_smoothing = 0.1}, 1).loss;
+                   });
 }
 
 GradcheckCase encoder_decoder_case(const Inputs& in, const std::string& name,
@@ -83,6 +97,16 @@ GradcheckCase span_case(const Inputs& in, const std::string& name, const ModelOp
       [=](const SpanExtractor& model) {
         return model.loss(ids, lengths, segments, labels, {.label_smoothing = 0.1}).loss;
       });
+}
+
+GradcheckCase tokens_case(const Inputs& in, const std::string& name, const ModelOptions& options) {
+  const Tensor ids = in.ints({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4}), lengths = in.lengths({4, 3});
+  const Tensor labels = in.ints({-1, 2, 0, 1, 1, -1, 2, -1}, {2, 4}).to(Device{});
+  return loss_case(name, options,
+                   std::make_shared<Built<TokenClassifier>>(in, options, kVocabulary, int64_t{3}),
+                   [=](const TokenClassifier& model) {
+                     return model.loss(model.hidden(ids, lengths), labels, {}).loss;
+                   });
 }
 
 template <class Model>
@@ -165,6 +189,13 @@ void add_relative_positions(Cases& cases, const Inputs& in) {
   t5.relative_attention_num_buckets = 6;
   t5.relative_attention_max_distance = 5;
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, T5", t5));
+  t5.attention_softcap = 0.7;
+  t5.logit_softcap = 0.9;
+  t5.recompute = true;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, softcaps, relative positions", t5));
+  t5.attention_softcap = t5.logit_softcap = 0;
+  t5.recompute = false;
+  cases.push_back(r_drop_case(in, t5));
   cases.push_back(language_model_case(in, "LanguageModel, scaled scores and logits", t5, true));
 }
 
@@ -206,6 +237,11 @@ void add_layers_that_differ(Cases& cases, const Inputs& in) {
   gemma.layer_types = {LayerType::kWindow, LayerType::kFull};
   gemma.window_rope_theta = 100;
   cases.push_back(language_model_case(in, "LanguageModel, Gemma 3", gemma, true));
+  gemma.qk_norm = QkNorm::kNone;
+  gemma.window_rope_theta = 0;
+  gemma.attention_softcap = 0.9;
+  gemma.logit_softcap = 0.8;
+  cases.push_back(language_model_case(in, "LanguageModel, Gemma 2", gemma, true));
   ModelOptions olmo = o;
   olmo.qk_norm = QkNorm::kProjection;
   olmo.norm_position = NormPosition::kBranch;
@@ -246,6 +282,13 @@ void add_masked_models(Cases& cases, const Inputs& in) {
   plain.output_bias = true;
   cases.push_back(language_model_case(in, "LanguageModel, masked, linear head", plain, false));
   cases.push_back(classifier_case(in, "SequenceClassifier", bert));
+  cases.push_back(tokens_case(in, "TokenClassifier", bert));
+  ModelOptions distil = bert, modern = bert;
+  distil.pooler = Pooler::kRelu;
+  cases.push_back(classifier_case(in, "SequenceClassifier, DistilBERT", distil));
+  modern.pooler = Pooler::kNormed;
+  modern.bias = false;
+  cases.push_back(classifier_case(in, "SequenceClassifier, ModernBERT", modern));
   ModelOptions spans = bert;
   spans.bias = false;  // a softmax over places cancels a common term, such as the last norm's bias
   cases.push_back(span_case(in, "SpanExtractor", spans));
@@ -255,6 +298,10 @@ void add_image_models(Cases& cases, const Inputs& in) {
   ModelOptions vit = gpt_options();
   vit.patch_size = 2;
   cases.push_back(image_case<VisionTransformer>(in, "VisionTransformer", vit));
+  ModelOptions deit = vit;
+  deit.pooled_head = false;
+  deit.distillation_token = true;
+  cases.push_back(image_case<VisionTransformer>(in, "VisionTransformer, DeiT", deit));
   vit.pooled_head = false;
   vit.position_embedding = PositionEmbedding::kRope;
   cases.push_back(image_case<VisionTransformer>(in, "VisionTransformer, rotary, linear head", vit));
@@ -310,6 +357,10 @@ GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& 
 
 GradcheckCase span_extractor_gradcheck(const std::string& name, const ModelOptions& options) {
   return span_case(Inputs(), name, options);
+}
+
+GradcheckCase token_classifier_gradcheck(const std::string& name, const ModelOptions& options) {
+  return tokens_case(Inputs(), name, options);
 }
 
 GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options) {

@@ -113,6 +113,19 @@ void ModelOptions::validate(const OptionReport& report) const {
   rope_scaling.validate(OptionReport([&](const std::string& member, const std::string& problem) {
     report.expect(false, concat("rope_scaling.", member).c_str(), problem);
   }));
+  if (rope_scaling.type == RopeScalingType::kLongrope &&
+      position_embedding == PositionEmbedding::kRope) {
+    const int64_t rotated = kv_latent_size > 0 ? latent_attention_options(*this, 1).rope_head_size
+                                               : attention_options(*this, 1).rotary_size();
+    for (const auto& [name, factors] :
+         {std::pair{"rope_scaling.short_factor", &rope_scaling.short_factor},
+          std::pair{"rope_scaling.long_factor", &rope_scaling.long_factor}}) {
+      report.expect(2 * std::ssize(*factors) == rotated, name, "must have ", rotated / 2,
+                    " numbers, half of what is rotated of a head (head_size, or hidden_size / "
+                    "num_attention_heads, times partial_rotary_factor), got ",
+                    factors->size(), '.');
+    }
+  }
   const bool fairseq = position_embedding == PositionEmbedding::kFairseq;
   report.expect(!fairseq || (hidden_size % 2 == 0 && hidden_size > 2), "hidden_size",
                 "must be even and more than 2 for sinusoidal positions of fairseq's, got ",
@@ -121,6 +134,12 @@ void ModelOptions::validate(const OptionReport& report) const {
                 attention_scale, '.');
   report.expect(attention_scale == 0 || kv_latent_size == 0, "attention_scale",
                 "must be 0 with kv_latent_size, got ", attention_scale, '.');
+  report.expect(attention_softcap >= 0, "attention_softcap", "must be at least 0, got ",
+                attention_softcap, '.');
+  report.expect(attention_softcap == 0 || kv_latent_size == 0, "attention_softcap",
+                "must be 0 with kv_latent_size, got ", attention_softcap, '.');
+  report.expect(logit_softcap >= 0, "logit_softcap", "must be at least 0, got ", logit_softcap,
+                '.');
   report.expect(logit_scale > 0, "logit_scale", "must be more than 0, got ", logit_scale, '.');
   if (position_embedding == PositionEmbedding::kRelative) {
     const int64_t buckets = relative_attention_num_buckets;
@@ -143,6 +162,7 @@ MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t bra
           .value_head_size = o.value_head_size,
           .window = o.attention_window,
           .scale = o.attention_scale,
+          .softcap = o.attention_softcap,
           .dropout = o.attention_dropout,
           .bias = o.has_query_bias(),
           .out_bias = o.has_attention_out_bias(),

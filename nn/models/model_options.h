@@ -33,6 +33,10 @@ constexpr const char* name_of(LayerType type) {
   return nullptr;
 }
 
+/// What a classifier of texts reads: act(dense(x_0)), with tanh (BERT), relu (DistilBERT) or gelu
+/// (ELECTRA), or norm(gelu(dense(x_0))) (ModernBERT).
+enum class Pooler { kTanh, kRelu, kGelu, kNormed };
+
 /// kFairseq: fairseq_positions(), from position 2 on.
 enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kAlibi, kRelative, kNone, kFairseq };
 
@@ -47,7 +51,8 @@ struct ModelOptions {
   int64_t attention_window = 0;      ///< of self-attention, AttentionOptions::window; 0: none
   /// Layer i is of type i modulo their number; empty: all have the window, if there is one.
   std::vector<LayerType> layer_types = {};
-  double attention_scale = 0;  ///< factor of all scores; 0: 1 / sqrt(K)
+  double attention_scale = 0;    ///< factor of all scores; 0: 1 / sqrt(K)
+  double attention_softcap = 0;  ///< of the scaled scores, AttentionOptions::softcap; 0: none
   /// Latent self-attention (nn/attention/latent_attention.h) with C numbers per token; 0: ordinary
   /// attention.
   int64_t kv_latent_size = 0;
@@ -92,6 +97,7 @@ struct ModelOptions {
   bool transformed_head = true;  ///< a masked model's classifier reads dense, activation and norm
   bool scale_embeddings = true;  ///< by sqrt(D)
   double logit_scale = 1;        ///< factor of the logits of a model that writes
+  double logit_softcap = 0;      ///< these, so scaled, are at most as large; 0: no limit
   /// Initializer of all matrices; unset: kNormal with an initializer_range, else kXavierPacked.
   std::optional<Initializer> initializer = {};
   /// The deviation of kNormal. In a pre-norm model the projections back into the residual stream
@@ -100,8 +106,10 @@ struct ModelOptions {
   /// For a recurrent encoder-decoder: each step of the decoder attends to the source; otherwise it
   /// gets one fixed vector of it (Cho et al. 2014).
   bool attends = true;
-  int64_t patch_size = 16;                 ///< side in pixels of a Vision Transformer's patches
-  bool pooled_head = true;                 ///< its head has a hidden layer: an MLP, else linear
+  int64_t patch_size = 16;          ///< side in pixels of a Vision Transformer's patches
+  bool pooled_head = true;          ///< its head has a hidden layer: an MLP, else linear
+  Pooler pooler = Pooler::kTanh;    ///< the hidden layer in front of a classifier of texts
+  bool distillation_token = false;  ///< a learned token behind a Vision Transformer's CLS (DeiT)
   AttentionPooling::Options pooling = {};  ///< of attention pooling, which reads nothing else here
   double dropout = 0.1;                    ///< of embeddings and sub-layer outputs
   double attention_dropout = 0.0;          ///< of attention weights

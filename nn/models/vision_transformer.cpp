@@ -7,7 +7,8 @@ ModelOptions with_positions(ModelOptions options, const ImageClasses& data) {
   const int64_t p = options.patch_size;
   check(data.channels >= 1, "vit", "images have channels, got ", data.channels, '.');
   validate_patches(p, data.height, data.width);
-  options.max_position_embeddings = 1 + (data.height / p) * (data.width / p);
+  const int64_t first = options.distillation_token ? 2 : 1;
+  options.max_position_embeddings = first + (data.height / p) * (data.width / p);
   return options;
 }
 
@@ -49,6 +50,8 @@ VisionTransformer::VisionTransformer(const ModelOptions& o, const ImageClasses& 
                        .hidden = false},
                       scope / "patch_embedding"),
       cls(embedding_table(options, 1, scope / "cls")),
+      distillation(o.distillation_token ? embedding_table(options, 1, scope / "distillation")
+                                        : Var()),
       positions(position_table(options, scope).rows(options.max_position_embeddings)),
       encoder(options, /*causal=*/false, scope),
       head(options, data.classes, options.pooled_head, scope) {}
@@ -57,9 +60,11 @@ Var VisionTransformer::hidden(const Var& images) const {
   const int64_t rows = images.shape()[0];
   const Device device = images.value().device();
   // An embedding lookup with one entry repeats the token for each row.
-  const Var first = embedding(Tensor::zeros({rows, 1}, DType::kInt32, device), cls);
+  const Tensor one = Tensor::zeros({rows, 1}, DType::kInt32, device);
+  const Var first = embedding(one, cls);
   const Var patches = patch_embedding(cut_into_patches(images, options.patch_size));
-  Var x = concat({first, patches}, 1);
+  Var x = distillation.defined() ? concat({first, embedding(one, distillation), patches}, 1)
+                                 : concat({first, patches}, 1);
   if (positions.defined()) x = x + positions;
   return encoder(dropout(x, options.dropout));
 }

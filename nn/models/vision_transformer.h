@@ -28,21 +28,23 @@ void validate_patches(int64_t patch_size, int64_t height, int64_t width,
 /// The paper's encoder: pre-norm, gelu, learned positions.
 ModelOptions vision_transformer_defaults();
 
-/// Patches are projected, a learned CLS token is put before them, positions are added, the encoder
-/// runs, and the head reads the CLS token.
+/// Patches are projected, a learned CLS token is put before them (and with distillation_token
+/// another one behind it, which no head reads: Touvron et al. 2021), positions are added, the
+/// encoder runs, and the head reads the CLS token.
 struct VisionTransformer {
   /// Throws Error(kConfig) when the patches do not divide the images.
   VisionTransformer(const ModelOptions& options, const ImageClasses& data, const ParamScope& scope);
-  /// images (B, height, width, C) -> hidden states (B, 1 + patches, D), the CLS token's first.
+  /// images (B, height, width, C) -> hidden states (B, tokens, D), the CLS token's first.
   Var hidden(const Var& images) const;
   /// -> logits (B, classes).
   Var operator()(const Var& images) const { return head(hidden(images)); }
-  /// 1 + the number of patches of an image.
+  /// Those of an image: CLS, perhaps the one for distillation, patches.
   int64_t tokens() const { return options.max_position_embeddings; }
 
   ModelOptions options;    ///< max_position_embeddings is the number of tokens
   Linear patch_embedding;  ///< the convolution of the paper: kernel and stride are the patch
   Var cls;                 ///< (1, D)
+  Var distillation;        ///< (1, D), or undefined
   Var positions;           ///< (tokens, D), or undefined
   EncoderStack encoder;
   ClassifierHead head;

@@ -25,18 +25,19 @@ WeightMatrix word_table(const ModelOptions& o, int64_t rows, const ParamScope& s
 Linear classifier(const ModelOptions& o, int64_t vocab, const WeightMatrix& table,
                   const ParamScope& scope) {
   const ParamScope output = scope / "output";
-  if (!o.tie_word_embeddings) {
-    return {{.in = o.hidden_size,
-             .out = vocab,
-             .bias = o.output_bias,
-             .init = matrix_init(o),
-             .adaptable = false,
-             .hidden = false},
-            output};
+  Linear made = o.tie_word_embeddings ? Linear(table, scope.precision())
+                                      : Linear({.in = o.hidden_size,
+                                                .out = vocab,
+                                                .bias = o.output_bias,
+                                                .init = matrix_init(o),
+                                                .adaptable = false,
+                                                .hidden = false},
+                                               output);
+  if (o.tie_word_embeddings && o.output_bias) {
+    made.bias = output.create("bias", {vocab}, Init::zeros());
   }
-  Linear tied(table, scope.precision());
-  if (o.output_bias) tied.bias = output.create("bias", {vocab}, Init::zeros());
-  return tied;
+  made.softcap = o.logit_softcap;
+  return made;
 }
 
 }  // namespace tapestry

@@ -14,13 +14,15 @@ Var embedding_table(const ModelOptions& options, int64_t rows, const ParamScope&
 /// packed.
 WeightMatrix word_table(const ModelOptions& options, int64_t rows, const ParamScope& scope);
 
-/// The last hidden states of a model that writes, as its classifier reads them: logit_scale * x.
+/// The last hidden states of a model that writes, as its classifier reads them: logit_scale * x. A
+/// softcap comes behind the classifier.
 inline Var scaled_for_logits(const ModelOptions& options, const Var& x) {
   return options.logit_scale == 1 ? x : options.logit_scale * x;
 }
 
 /// The classifier, (..., D) -> (..., vocab). Its matrix is `table` if embeddings are tied, else a
-/// new parameter "<scope>.output.weight"; with output_bias it has a "<scope>.output.bias".
+/// new parameter "<scope>.output.weight"; with output_bias it has a "<scope>.output.bias". Its
+/// logits have the logit_softcap.
 Linear classifier(const ModelOptions& options, int64_t vocab, const WeightMatrix& table,
                   const ParamScope& scope);
 

@@ -29,8 +29,9 @@ namespace tapestry {
 /// The sections of each experiment that differ. Those of texts read the same made-up sentences: as
 /// pairs (train.src, train.tgt, the words backwards), as text (train.src), and with a class each,
 /// told by the first word (train.tsv, and as records train.jsonl), and with a question each, what
-/// comes after a word (train.json); "valid" likewise. Those of images read IDX files of pictures
-/// whose class is the corner with a bright square.
+/// comes after a word (train.json), and with a tag each word (train.conll), the names among its
+/// words (train.several) and half of their number (train.rated); "valid" likewise. Those of images
+/// read IDX files of pictures whose class is the corner with a bright square.
 inline const std::map<std::string, std::string> kTinyTasks = {
     {"translation", R"(task: translation
 data:
@@ -138,6 +139,28 @@ model:
   max_position_embeddings: 16
   type_vocab_size: 2
 )"},
+    {"tokens", R"(task: token_classification
+data:
+  train: {conll: train.conll}
+  valid: {conll: valid.conll}
+  max_length: 16
+tokenizer: {vocab_size: 40}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 16
+)"},
+    {"several", R"(task: multi_label
+data:
+  train: {tsv: train.several}
+  valid: {tsv: valid.several}
+  max_length: 16
+tokenizer: {vocab_size: 40}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 16
+)"},
     {"images", R"(task: classification
 data:
   train: {images: train-images.gz, labels: train-labels}
@@ -177,6 +200,20 @@ training:
   save_steps: 5
   metric_for_best_model: nll
 )";
+
+/// Texts with a number each: how many words they have. It has no likelihood.
+inline std::string tiny_rating() {
+  std::string config = kTinyTasks.at("several") + std::string(kTinyRun);
+  for (const auto& [from, to] :
+       std::map<std::string, std::string>{{"multi_label", "text_regression"},
+                                          {".several", ".rated"},
+                                          {"model: nll", "model: mse"}}) {
+    for (size_t at = 0; (at = config.find(from, at)) != std::string::npos; at += to.size()) {
+      config.replace(at, from.size(), to);
+    }
+  }
+  return config;
+}
 
 /// A regression has neither layers nor a tokenizer, so it stands beside the others.
 inline const char* const kTinyRegression = R"(task: regression
@@ -236,6 +273,7 @@ class TinyRunFolder {
     write_points("train", 40, 1);
     write_points("valid", 15, 2);
     write("regression.yaml", kTinyRegression);
+    write("rating.yaml", tiny_rating());
   }
   ~TinyRunFolder() { std::filesystem::remove_all(folder_); }
   TinyRunFolder(const TinyRunFolder&) = delete;
@@ -356,7 +394,7 @@ class TinyRunFolder {
   void write_corpus(const std::string& name, int sentences, uint64_t seed) const {
     static const char* const kWords[] = {"ba", "ce", "di", "fo", "gu",
                                          "ha", "je", "ki", "lo", "mu"};
-    std::string source, target, labelled, records;
+    std::string source, target, labelled, records, tagged, several, rated;
     nlohmann::json paragraphs = nlohmann::json::array();
     for (int i = 0; i < sentences; ++i) {
       const PhiloxKey key{seed, static_cast<uint32_t>(i), 0};
@@ -365,9 +403,23 @@ class TinyRunFolder {
       for (int w = 0; w < words; ++w) {
         const std::string word = kWords[philox_below(key, static_cast<uint64_t>(w), 10)];
         const std::string space = w > 0 ? " " : "";
+        // Three words are names, of which one goes on with the one before.
+        const std::string tag = word == "ba"   ? "B-X"
+                                : word == "ce" ? "I-X"
+                                : word == "di" ? "B-Y"
+                                               : "O";
+        tagged += concat(word, " _ ", tag, '\n');
         forwards += space + word;
         backwards.insert(0, word + space);
       }
+      tagged += '\n';
+      std::string classes;
+      for (const std::string word : {"ba", "ce", "mu"}) {
+        if (forwards.find(word) == std::string::npos) continue;
+        classes += concat(classes.empty() ? "" : ",", word);
+      }
+      several += concat(classes.empty() ? "-" : classes, '\t', forwards, '\n');
+      rated += concat(0.5 * words, '\t', forwards, '\n');
       source += forwards + '\n';
       target += backwards + '\n';
       const char* const when = forwards[0] < 'h' ? "early" : "late";
@@ -386,6 +438,9 @@ class TinyRunFolder {
     write(name + ".tgt", target);
     write(name + ".tsv", labelled);
     write(name + ".jsonl", records);
+    write(name + ".several", several);
+    write(name + ".rated", rated);
+    write(name + ".conll", "-DOCSTART- _ O\n\n" + tagged);
     write(name + ".json",
           nlohmann::json{{"data", {{{"title", name}, {"paragraphs", paragraphs}}}}}.dump());
   }

@@ -1,17 +1,20 @@
-// tapestry classify: the classes of each line, a text or the path of an image.
+// tapestry classify: the classes of each line, a text or the path of an image, or the label of each
+// word of a line.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
 #include "apps/commands/answers/filter.h"
+#include "apps/commands/answers/label_lines.h"
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/config/sections.h"
-#include "apps/tasks/classification.h"
+#include "apps/tasks/classes/classification.h"
 #include "core/base/printable.h"
 #include "core/cpu/parallel.h"
 #include "data/files/utf8.h"
@@ -20,12 +23,13 @@ namespace tapestry {
 namespace {
 
 struct ClassifyArguments : FilterArguments {
-  int64_t top_k = 1;  ///< classes in a line, the most probable first
+  int64_t top_k = 1;        ///< classes in a line, the most probable first
+  double threshold = 0.5;   ///< of multi_label: classes from this probability on
+  std::string detail = {};  ///< "" or "jsonl"
 };
 
-// The most probable classes: names and probabilities, with tabs between them.
-std::string classes_text(const std::vector<std::string>& labels,
-                         const ClassProbabilities& probabilities, int64_t top_k) {
+// The numbers of the most probable classes, best first.
+std::vector<size_t> best_classes(const ClassProbabilities& probabilities, int64_t top_k) {
   std::vector<size_t> order(probabilities.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto count = static_cast<std::ptrdiff_t>(std::min(top_k, std::ssize(order)));
@@ -33,8 +37,25 @@ std::string classes_text(const std::vector<std::string>& labels,
     return probabilities[a] != probabilities[b] ? probabilities[a] > probabilities[b] : a < b;
   });
   order.resize(static_cast<size_t>(count));
+  return order;
+}
+
+// A line of output: names and probabilities with tabs between them, or a JSON object.
+std::string classes_text(const std::vector<std::string>& labels,
+                         const ClassProbabilities& probabilities,
+                         const ClassifyArguments& arguments, bool several) {
+  const int64_t likely = std::ranges::count_if(
+      probabilities, [&](double probability) { return probability >= arguments.threshold; });
+  const std::vector<size_t> best = best_classes(probabilities, several ? likely : arguments.top_k);
+  if (arguments.detail == "jsonl") {
+    nlohmann::ordered_json classes = nlohmann::ordered_json::array();
+    for (const size_t at : best) {
+      classes.push_back({{"label", labels[at]}, {"probability", probabilities[at]}});
+    }
+    return json_line(nlohmann::ordered_json{{"classes", std::move(classes)}});
+  }
   std::string text;
-  for (const size_t at : order) {
+  for (const size_t at : best) {
     text += fmt::format("{}{}\t{:.4f}", text.empty() ? "" : "\t", one_line(labels[at]),
                         probabilities[at]);
   }
@@ -65,7 +86,8 @@ Answers classify_all(const TextClassifier& model, const std::vector<std::string>
   }
   Answers all{.of_lines = std::vector<std::optional<ClassProbabilities>>(lines.size())};
   if (texts.empty()) return all;
-  auto found = classify(model, texts);
+  const bool several = model.config.task->can(kFindsClasses);
+  auto found = several ? class_probabilities(model, texts) : classify(model, texts);
   for (size_t i = 0; i < places.size(); ++i) all.of_lines[places[i]] = std::move(found[i]);
   return all;
 }
@@ -101,7 +123,8 @@ int answer(const Model& model, const ClassifyArguments& arguments, LineFilter& f
                failures += found.failures;
                for (const std::optional<ClassProbabilities>& answer : found.of_lines) {
                  if (answer) {
-                   filter.out() << classes_text(model.config.data.labels, *answer, arguments.top_k);
+                   filter.out() << classes_text(model.config.data.labels, *answer, arguments,
+                                                model.config.task->can(kFindsClasses));
                  }
                  filter.out() << '\n';
                }
@@ -119,9 +142,21 @@ int run_classify(const ClassifyArguments& arguments) {
   LineFilter filter("classify", arguments);
   set_num_threads(arguments.compute.threads);
   ModelFiles files = read_model_files(arguments.model());
+  if (files.config.task->can(kLabelsWords)) {
+    if (arguments.top_k != 1) {
+      fail(ErrorKind::kConfig, "[classify] --top-k is for classes of whole texts, ",
+           arguments.model(), " labels words.");
+    }
+    return label_lines(std::move(files), arguments, arguments.detail == "jsonl", filter);
+  }
   const bool images = examples_of(files.config).of_images();
+  const Ability ability = files.config.task->can(kFindsClasses) ? kFindsClasses : kClassifies;
+  if (ability == kFindsClasses && arguments.top_k != 1) {
+    fail(ErrorKind::kConfig, "[classify] --top-k is for texts of one class; of ", arguments.model(),
+         " --threshold chooses.");
+  }
   const auto load = [&]<class Model>() {
-    return Model::load(std::move(files), arguments.compute.device, "classify", kClassifies,
+    return Model::load(std::move(files), arguments.compute.device, "classify", ability,
                        arguments.models.format);
   };
   if (images) return answer(*load.operator()<ImageModel>(), arguments, filter);
@@ -137,6 +172,12 @@ void add_classify(CLI::App& app, ClassifyArguments& arguments) {
                  "classes and probabilities in a line, the most probable first")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--threshold", arguments.threshold,
+                 "of a model of multi_label: the classes with this probability or more")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  add_detail(app, arguments.detail,
+             "jsonl: classes with probabilities; of words labels, probabilities and entities");
   add_attention(app, arguments);
 }
 

@@ -12,7 +12,7 @@
 #include "apps/tasks/long_line.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
-#include "data/corpora/record_files.h"
+#include "data/corpora/records/record_files.h"
 #include "data/files/text.h"
 #include "data/files/utf8.h"
 

@@ -7,6 +7,7 @@
 
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
+#include "apps/commands/answers/rate_lines.h"
 #include "apps/commands/command.h"
 #include "apps/commands/output_file.h"
 #include "apps/commands/pages/fit_page.h"
@@ -49,8 +50,15 @@ std::string text_of(const RegressionModel& model, const double* predicted) {
 int run_predict(const FilterArguments& arguments) {
   LineFilter filter("predict", arguments);
   set_num_threads(arguments.compute.threads);
-  const auto model = RegressionModel::load(read_model_files(arguments.model()),
-                                           arguments.compute.device, "predict");
+  ModelFiles files = read_model_files(arguments.model());
+  if (files.config.task->can(kRatesTexts)) {
+    if (!arguments.attention.empty()) {
+      fail(ErrorKind::kConfig, "[predict] --attention draws points, ", arguments.model(),
+           " rates texts.");
+    }
+    return rate_lines(std::move(files), arguments, filter);
+  }
+  const auto model = RegressionModel::load(std::move(files), arguments.compute.device, "predict");
   std::optional<OutputFile> page;
   if (!arguments.attention.empty()) {
     const Points& points = model->points;
@@ -112,7 +120,7 @@ void add_predict(CLI::App& app, FilterArguments& arguments) {
 extern const Command kPredict(
     "predict",
     "y, or the class and its share, for each line of standard input by a regression: an x, or the "
-    "numbers of several",
+    "numbers of several; or the number of a text",
     add_predict, run_predict);
 
 }  // namespace tapestry

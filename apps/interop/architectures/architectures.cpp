@@ -7,10 +7,11 @@ namespace tapestry::interop {
 // A new one: a declaration, and its place in architectures().
 extern const Architecture kMistral;
 extern const Architecture kBert, kRoberta, kXlmRoberta, kCamembert;
+extern const Architecture kDistilBert, kElectra, kModernBert;
 extern const Architecture kPegasus, kBart, kMbart, kM2m100;
 extern const Architecture kT5, kMt5;
-extern const Architecture kVit;
-extern const Architecture kGemma, kGemma3, kOlmo2, kSmolLm3;
+extern const Architecture kVit, kDeit;
+extern const Architecture kOpt, kStarcoder2;
 
 namespace {
 
@@ -50,9 +51,12 @@ constexpr OffOption kOff[] = {
     {"embedding_norm", "false"},
     {"output_bias", "false"},
     {"masked_head", "transform"},
+    {"pooler", "tanh", "type", "encoder"},
+    {"distillation_token", "false", "type", "vit"},
     {"attention_bias", "auto"},
     {"qk_norm", "none"},
     {"attention_scale", "0"},
+    {"attention_softcap", "0"},
     {"layer_types", "[]"},
     {"window_rope_theta", "0", "position_embedding", "rope"},
     {"partial_rotary_factor", "1", "position_embedding", "rope"},
@@ -60,6 +64,7 @@ constexpr OffOption kOff[] = {
     {"parallel_residual", "false", "norm_position", "pre"},
     {"first_norm", "true", "norm_position", "pre"},
     {"logit_scale", "1"},
+    {"logit_softcap", "0"},
     {"share_encoder_decoder_embeddings", "false"},
 };
 
@@ -115,9 +120,11 @@ bool is_carried_otherwise(const std::string& key) {
 
 const std::vector<const Architecture*>& architectures() {
   static const std::vector<const Architecture*> all = {
-      &kGpt2,       &kLlama,     &kMistral, &kQwen2,   &kQwen3,  &kBert,  &kRoberta,
-      &kXlmRoberta, &kCamembert, &kMarian,  &kPegasus, &kBart,   &kMbart, &kM2m100,
-      &kT5,         &kMt5,       &kVit,     &kGemma,   &kGemma3, &kOlmo2, &kSmolLm3};
+      &kGpt2,       &kLlama,      &kMistral,    &kQwen2,   &kQwen3,     &kBert,
+      &kRoberta,    &kXlmRoberta, &kCamembert,  &kMarian,  &kPegasus,   &kBart,
+      &kMbart,      &kM2m100,     &kT5,         &kMt5,     &kVit,       &kGemma,
+      &kGemma2,     &kGemma3,     &kOlmo2,      &kSmolLm3, &kGptNeox,   &kOpt,
+      &kDistilBert, &kElectra,    &kModernBert, &kDeit,    &kStarcoder2};
   return all;
 }
 

@@ -1,5 +1,7 @@
 #include "apps/interop/architectures/causal_keys.h"
 
+#include <cmath>
+
 namespace tapestry::interop {
 namespace {
 
@@ -62,6 +64,87 @@ Json value_of(const Json& object, const char* key, const Json& fallback) {
   return found == object.end() || found->is_null() ? fallback : *found;
 }
 
+namespace {
+
+// The positions of the first training, in the object or beside it; else all of them.
+Json original_positions(const Json& theirs, const Json& scaling) {
+  const char* const key = "original_max_position_embeddings";
+  return value_of(scaling, key,
+                  value_of(theirs, key, value_of(theirs, "max_position_embeddings", Json(0))));
+}
+
+bool is_positive(const Json& value) { return value.is_number() && value.get<double>() > 0; }
+
+// Without a factor it is by how much there are more positions.
+Json factor_of(const Json& theirs, const Json& scaling, const Json& original) {
+  const Json positions = value_of(theirs, "max_position_embeddings", Json(0));
+  const Json factor = value_of(scaling, "factor", Json());
+  if (!factor.is_null() || !is_positive(original) || !is_positive(positions)) return factor;
+  return positions.get<double>() / original.get<double>();
+}
+
+void read_llama3(const Json&, const Json& scaling, Json& ours, Reasons& reasons) {
+  for (const char* key :
+       {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    if (!scaling.contains(key)) reasons.push_back(concat("rope_parameters lacks ", key));
+    ours[key] = value_of(scaling, key, Json(1));
+  }
+}
+
+void read_linear(const Json&, const Json&, Json&, Reasons&) {}
+
+// The first training had all positions of the config.
+void read_dynamic(const Json& theirs, const Json&, Json& ours, Reasons&) {
+  ours["original_max_position_embeddings"] = value_of(theirs, "max_position_embeddings", Json(0));
+}
+
+// The quotient of two scales that DeepSeek's files have is an attention factor.
+double yarn_scale(double factor, double share) {
+  return factor <= 1 ? 1 : 0.1 * share * std::log(factor) + 1;
+}
+
+void read_yarn(const Json& theirs, const Json& scaling, Json& ours, Reasons&) {
+  const Json original = original_positions(theirs, scaling);
+  ours["original_max_position_embeddings"] = original;
+  ours["factor"] = factor_of(theirs, scaling, original);
+  ours["beta_fast"] = value_of(scaling, "beta_fast", Json(32));
+  ours["beta_slow"] = value_of(scaling, "beta_slow", Json(1));
+  ours["truncate"] = value_of(scaling, "truncate", Json(true));
+  const Json some = value_of(scaling, "mscale", Json(0)),
+             all = value_of(scaling, "mscale_all_dim", Json(0));
+  Json factor = value_of(scaling, "attention_factor", Json());
+  if (factor.is_null() && is_positive(some) && is_positive(all) && is_positive(ours["factor"])) {
+    const double by = ours["factor"].get<double>();
+    factor = yarn_scale(by, some.get<double>()) / yarn_scale(by, all.get<double>());
+  }
+  ours["attention_factor"] = factor.is_null() ? Json(0) : factor;
+}
+
+void read_longrope(const Json& theirs, const Json& scaling, Json& ours, Reasons& reasons) {
+  const Json original = original_positions(theirs, scaling);
+  ours["original_max_position_embeddings"] = original;
+  ours["factor"] = factor_of(theirs, scaling, original);
+  ours["attention_factor"] = value_of(scaling, "attention_factor", Json(0));
+  for (const char* key : {"short_factor", "long_factor"}) {
+    ours[key] = value_of(scaling, key, Json::array());
+    if (!ours[key].is_array() || ours[key].empty()) {
+      reasons.push_back(concat("rope_parameters lacks ", key, ", a list of numbers"));
+    }
+  }
+}
+
+struct RopeRow {
+  const char* type;
+  void (*read)(const Json& theirs, const Json& scaling, Json& ours, Reasons& reasons);
+};
+constexpr RopeRow kRopeRows[] = {{"linear", read_linear},
+                                 {"llama3", read_llama3},
+                                 {"dynamic", read_dynamic},
+                                 {"yarn", read_yarn},
+                                 {"longrope", read_longrope}};
+
+}  // namespace
+
 void read_rope(const Json& theirs, Json& model, Reasons& reasons) {
   const Json parameters = value_of(theirs, "rope_parameters", Json::object());
   const Json scaling = value_of(theirs, "rope_scaling", parameters);
@@ -76,17 +159,18 @@ void read_rope(const Json& theirs, Json& model, Reasons& reasons) {
   const Json type = value_of(scaling, "rope_type", value_of(scaling, "type", Json("default")));
   if (type == "default") return;
   Json ours = {{"type", type}, {"factor", value_of(scaling, "factor", Json(1.0))}};
-  if (type == "llama3") {
-    for (const char* key :
-         {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
-      if (!scaling.contains(key)) reasons.push_back(concat("rope_parameters lacks ", key));
-      ours[key] = value_of(scaling, key, Json(1));
-    }
-  } else if (type != "linear") {
-    reasons.push_back(concat("rope_type ", type.dump(), " is none of default, linear, llama3"));
+  std::string known = "default";
+  Json whole = theirs;  // with the class's own positions
+  whole["max_position_embeddings"] = model.at("max_position_embeddings");
+  for (const RopeRow& row : kRopeRows) {
+    known += concat(", ", row.type);
+    if (type != row.type) continue;
+    row.read(whole, scaling, ours, reasons);
+    if (!is_positive(ours["factor"])) reasons.emplace_back("rope_parameters lacks factor");
+    model["rope_scaling"] = ours;
     return;
   }
-  model["rope_scaling"] = ours;
+  reasons.push_back(concat("rope_type ", type.dump(), " is none of ", known));
 }
 
 void read_head_size(const Json& theirs, const Json& usual, Json& model, Reasons& reasons) {
@@ -178,7 +262,21 @@ Json rope_parameters(const ModelOptions& model) {
   if (scaling.type == RopeScalingType::kLlama3) {
     rope["low_freq_factor"] = scaling.low_freq_factor;
     rope["high_freq_factor"] = scaling.high_freq_factor;
+  }
+  if (scaling.has_original_length() && scaling.type != RopeScalingType::kDynamic) {
     rope["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+  }
+  if (scaling.has_attention_factor() && scaling.attention_factor > 0) {
+    rope["attention_factor"] = scaling.attention_factor;
+  }
+  if (scaling.type == RopeScalingType::kYarn) {
+    rope["beta_fast"] = scaling.beta_fast;
+    rope["beta_slow"] = scaling.beta_slow;
+    rope["truncate"] = scaling.truncate;
+  }
+  if (scaling.type == RopeScalingType::kLongrope) {
+    rope["short_factor"] = scaling.short_factor;
+    rope["long_factor"] = scaling.long_factor;
   }
   return rope;
 }

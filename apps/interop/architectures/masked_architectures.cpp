@@ -1,7 +1,8 @@
-// BERT, RoBERTa, XLM-R and CamemBERT, with the heads that fill masks and that classify.
+// BERT, RoBERTa, XLM-R, CamemBERT and ELECTRA, with the heads that fill masks and that classify.
 #include <array>
 
 #include "apps/interop/architectures/architectures.h"
+#include "apps/interop/foreign_config.h"
 
 namespace tapestry::interop {
 namespace {
@@ -24,6 +25,14 @@ constexpr std::array<KeyRow, 12> keys(int64_t more) {
   }};
 }
 constexpr auto kBertKeys = keys(0);
+constexpr auto electra_keys() {
+  auto all = keys(0);
+  all[0].fallback = "256";  // hidden_size
+  all[2].fallback = "4";    // num_attention_heads
+  all[3].fallback = "1024";
+  return all;
+}
+constexpr auto kElectraKeys = electra_keys();
 // Theirs count from the padding's id on, which is 1.
 constexpr auto kRobertaKeys = keys(2);
 constexpr FixedKey kFixed[] = {
@@ -80,6 +89,7 @@ constexpr TensorRow kBertTensors[] = {
      &ModelFacts::classifies},
     {"qa_outputs.*", "span_head.*", "2", "D", Stream::kNone, Change::kNone,
      &ModelFacts::finds_spans},
+    {"classifier.*", "token_head.*", "C", "D", Stream::kNone, Change::kNone, &ModelFacts::tags},
 };
 constexpr TensorRow kRobertaTensors[] = {
     {"^embeddings.position_embeddings.weight", "positions.weight", "P", "D", Stream::kNone,
@@ -98,7 +108,44 @@ constexpr TensorRow kRobertaTensors[] = {
      &ModelFacts::classifies},
     {"qa_outputs.*", "span_head.*", "2", "D", Stream::kNone, Change::kNone,
      &ModelFacts::finds_spans},
+    {"classifier.*", "token_head.*", "C", "D", Stream::kNone, Change::kNone, &ModelFacts::tags},
 };
+
+constexpr TensorRow kElectraTensors[] = {
+    {"^embeddings.position_embeddings.weight", "positions.weight", "P", "D"},
+    {"generator_predictions.dense.*", "head.dense.*", "D", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::masked},
+    {"generator_predictions.LayerNorm.*", "head.norm.*", "D", "", Stream::kNone, Change::kNone,
+     &ModelFacts::masked},
+    {"generator_lm_head.bias", "head.bias", "V", "", Stream::kNone, Change::kNone,
+     &ModelFacts::masked},
+    {"generator_lm_head.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::fills_untied},
+    {"classifier.dense.*", "pooler.*", "D", "D", Stream::kNone, Change::kNone, &ModelFacts::pooled},
+    {"classifier.out_proj.*", "classifier.*", "C", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::classifies},
+    {"qa_outputs.*", "span_head.*", "2", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::finds_spans},
+    {"classifier.*", "token_head.*", "C", "D", Stream::kNone, Change::kNone, &ModelFacts::tags},
+};
+constexpr FixedOption kElectraOptions[] = {
+    {"norm", "layernorm"},      {"norm_position", "post"}, {"position_embedding", "learned"},
+    {"final_norm", "false"},    {"bias", "true", true},    {"scale_embeddings", "false", true},
+    {"embedding_norm", "true"}, {"pooler", "gelu"},
+};
+
+// Narrow embeddings that a matrix widens.
+void read_electra(const Json& theirs, Json& model, Reasons& reasons) {
+  const int64_t size = number_of(theirs, "embedding_size", 128, reasons);
+  if (model.at("hidden_size") == size) return;
+  reasons.push_back(concat("embedding_size is ", size, " and hidden_size ",
+                           model.at("hidden_size").dump(), ": ours are one, without a projection ",
+                           "of embeddings (embeddings_project)"));
+}
+
+void write_electra(const ModelFacts& facts, Json& theirs) {
+  theirs["embedding_size"] = facts.config.model.hidden_size;
+}
 
 // RoBERTa and those that differ by their vocabulary only.
 Architecture of_family(Architecture one) {
@@ -130,7 +177,10 @@ extern const Architecture kBert = {
     .classes = {{"mlm", "BertForMaskedLM"},
                 {"mlm", "BertForPreTraining"},
                 {"classification", "BertForSequenceClassification"},
-                {"question_answering", "BertForQuestionAnswering"}},
+                {"multi_label", "BertForSequenceClassification"},
+                {"text_regression", "BertForSequenceClassification"},
+                {"question_answering", "BertForQuestionAnswering"},
+                {"token_classification", "BertForTokenClassification"}},
     .headless = "BertModel",
     .keys = kBertKeys,
     .fixed = kFixed,
@@ -151,7 +201,10 @@ extern const Architecture kRoberta =
     of_family({.name = "roberta",
                .classes = {{"mlm", "RobertaForMaskedLM"},
                            {"classification", "RobertaForSequenceClassification"},
-                           {"question_answering", "RobertaForQuestionAnswering"}},
+                           {"multi_label", "RobertaForSequenceClassification"},
+                           {"text_regression", "RobertaForSequenceClassification"},
+                           {"question_answering", "RobertaForQuestionAnswering"},
+                           {"token_classification", "RobertaForTokenClassification"}},
                .headless = "RobertaModel",
                .ids = kRobertaIds});
 
@@ -159,7 +212,10 @@ extern const Architecture kXlmRoberta =
     of_family({.name = "xlm-roberta",
                .classes = {{"mlm", "XLMRobertaForMaskedLM"},
                            {"classification", "XLMRobertaForSequenceClassification"},
-                           {"question_answering", "XLMRobertaForQuestionAnswering"}},
+                           {"multi_label", "XLMRobertaForSequenceClassification"},
+                           {"text_regression", "XLMRobertaForSequenceClassification"},
+                           {"question_answering", "XLMRobertaForQuestionAnswering"},
+                           {"token_classification", "XLMRobertaForTokenClassification"}},
                .headless = "XLMRobertaModel",
                .ids = kXlmRobertaIds});
 
@@ -167,8 +223,38 @@ extern const Architecture kCamembert =
     of_family({.name = "camembert",
                .classes = {{"mlm", "CamembertForMaskedLM"},
                            {"classification", "CamembertForSequenceClassification"},
-                           {"question_answering", "CamembertForQuestionAnswering"}},
+                           {"multi_label", "CamembertForSequenceClassification"},
+                           {"text_regression", "CamembertForSequenceClassification"},
+                           {"question_answering", "CamembertForQuestionAnswering"},
+                           {"token_classification", "CamembertForTokenClassification"}},
                .headless = "CamembertModel",
                .ids = kXlmRobertaIds});
+
+extern const Architecture kElectra = {
+    .name = "electra",
+    .prefix = "electra.",
+    .type = ModelType::kEncoder,
+    .classes = {{"mlm", "ElectraForMaskedLM"},
+                {"mlm", "ElectraForPreTraining"},  // the discriminator, whose head stays behind
+                {"classification", "ElectraForSequenceClassification"},
+                {"multi_label", "ElectraForSequenceClassification"},
+                {"text_regression", "ElectraForSequenceClassification"},
+                {"question_answering", "ElectraForQuestionAnswering"},
+                {"token_classification", "ElectraForTokenClassification"}},
+    .headless = "ElectraModel",
+    .keys = kElectraKeys,
+    .fixed = kFixed,
+    .options = kElectraOptions,
+    .ids = kBertIds,
+    .tensors = kEncoder,
+    .own_tensors = kElectraTensors,
+    .skipped = {"electra.embeddings.position_ids", "electra.embeddings.token_type_ids",
+                "discriminator_predictions.*", "generator_lm_head.weight"},
+    .tied = {{"electra.embeddings.word_embeddings.weight", "generator_lm_head.weight"}},
+    .only_activation = "gelu",  // of its heads whatever the layers have
+    .only_trained = {"classifier_dropout"},
+    .read_more = read_electra,
+    .write_more = write_electra,
+};
 
 }  // namespace tapestry::interop

@@ -2,6 +2,10 @@
 
 namespace tapestry::interop {
 
+int64_t outputs_of(const Config& config) {
+  return config.task->can(kRatesTexts) ? 1 : std::ssize(config.data.labels);
+}
+
 ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given), counts(counts) {
   const ModelOptions& model = config.model;
   both_sides = config.model_type == ModelType::kEncoderDecoder;
@@ -16,9 +20,12 @@ ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given
   output_bias = model.output_bias;
   gated = model.hidden_act.gated;
   plain = !gated;
-  classifies = config.task->can(kClassifies);
+  for (const Ability one : {kClassifies, kFindsClasses, kRatesTexts}) {
+    classifies |= config.task->can(one);
+  }
   finds_spans = config.task->can(kFindsAnswers);
-  masked = config.model_type == ModelType::kEncoder && !classifies && !finds_spans;
+  tags = config.task->can(kLabelsWords);
+  masked = config.model_type == ModelType::kEncoder && config.task->can(kFillsMasks);
   fills_tied = masked && tied;
   fills_untied = masked && untied;
   pre = model.norm_position == NormPosition::kPre;
@@ -51,7 +58,8 @@ int64_t ModelFacts::size(char letter) const {
       return model.chosen_head_size();
     case 'P':
       return config.model_type == ModelType::kVit
-                 ? 1 + (image.height / model.patch_size) * (image.width / model.patch_size)
+                 ? (model.distillation_token ? 2 : 1) +
+                       (image.height / model.patch_size) * (image.width / model.patch_size)
                  : model.max_position_embeddings;
     case 'T':
       return model.type_vocab_size;

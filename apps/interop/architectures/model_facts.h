@@ -18,6 +18,9 @@ struct Counts {
   int64_t classes = 0;
 };
 
+/// Rows of a classifier's matrix: its classes, or one for a number.
+int64_t outputs_of(const Config& config);
+
 struct ModelFacts {
   ModelFacts(const Config& config, const Counts& counts);
 
@@ -38,7 +41,8 @@ struct ModelFacts {
   bool both_sides, shared, separate, tied, untied;
   bool learned, final_norm, embedding_norm, segments, output_bias;
   bool gated, plain;
-  bool masked, fills_tied, fills_untied, classifies, pooled, finds_spans;
+  bool classifies = false;  ///< or gives a number
+  bool masked, fills_tied, fills_untied, pooled, finds_spans, tags;
   /// True if THEIR dense layers and norms have biases. If ours have none, theirs are zeros.
   bool biases = true, norm_biases = true;
   /// The same of the projections of attention, where they differ from `biases`.

@@ -1,5 +1,5 @@
-// Models of Llama's kind with other norms, or with layers that differ: Gemma, Gemma 3 (text), OLMo
-// 2 and SmolLM3.
+// Models of Llama's kind with other norms, or with layers that differ: Gemma, Gemma 2, Gemma 3
+// (text), OLMo 2 and SmolLM3.
 #include <cmath>
 
 #include "apps/interop/architectures/causal_keys.h"
@@ -17,6 +17,15 @@ constexpr auto kGemmaKeys = causal_keys({.hidden = "3072",
                                          .positions = "8192",
                                          .tied = "true",
                                          .act = kGelu});
+constexpr auto kGemma2Keys = causal_keys({.hidden = "2304",
+                                          .intermediate = "9216",
+                                          .layers = "26",
+                                          .heads = "8",
+                                          .groups = "4",
+                                          .positions = "8192",
+                                          .tied = "true",
+                                          .act_key = "hidden_activation",
+                                          .act = kGelu});
 constexpr auto kGemma3Keys = causal_keys({.hidden = "2304",
                                           .intermediate = "9216",
                                           .layers = "26",
@@ -36,11 +45,7 @@ constexpr auto kSmolLm3Keys = causal_keys({.hidden = "2048",
                                            .positions = "32768",
                                            .tied = "true"});
 
-constexpr FixedKey kGemma3Fixed[] = {
-    {"final_logit_softcapping", "null", "null"},
-    {"attn_logit_softcapping", "null", "null"},
-    {"use_bidirectional_attention", "false", "false"},
-};
+constexpr FixedKey kBothWays[] = {{"use_bidirectional_attention", "false", "false"}};
 constexpr FixedKey kSmolLm3Fixed[] = {{"use_sliding_window", "false", "false"}};
 
 constexpr ClassDefault kGemmaIds[] = {
@@ -57,6 +62,8 @@ constexpr ClassDefault kSmolLm3Ids[] = {{"vocab_size", "128256"},
 constexpr FixedOption kOffset{"norm_unit_offset", "true"};
 constexpr FixedOption kScaled{"scale_embeddings", "true"};
 constexpr auto kGemmaOptions = causal_options(kPreNorm, kNoBias, kOffset, kScaled);
+constexpr auto kGemma2Options =
+    causal_options(FixedOption{"norm_position", "sandwich"}, kNoBias, kOffset, kScaled);
 constexpr auto kGemma3Options =
     causal_options(FixedOption{"norm_position", "sandwich"}, FixedOption{"qk_norm", "head"},
                    kNoBias, kOffset, kScaled);
@@ -80,6 +87,67 @@ void write_gemma(const ModelFacts& facts, Json& theirs) {
   write_activation("hidden_act", theirs);
   write_rope(facts.config.model, theirs);
   theirs["attention_bias"] = facts.config.model.has_query_bias();
+}
+
+// A softcap of theirs, null or a number.
+void read_softcap(const Json& theirs, const char* key, const Json& usual, const char* ours,
+                  Json& model, Reasons& reasons) {
+  const auto found = theirs.find(key);
+  const Json cap = found == theirs.end() ? usual : *found;
+  if (!cap.is_null() && !(cap.is_number() && cap.get<double>() > 0)) {
+    reasons.push_back(concat(key, " is ", cap.dump(), ", expected null or a number above 0"));
+    return;
+  }
+  model[ours] = cap.is_null() ? Json(0) : cap;
+}
+
+void read_softcaps(const Json& theirs, const Json& of_scores, const Json& of_logits, Json& model,
+                   Reasons& reasons) {
+  read_softcap(theirs, "attn_logit_softcapping", of_scores, "attention_softcap", model, reasons);
+  read_softcap(theirs, "final_logit_softcapping", of_logits, "logit_softcap", model, reasons);
+}
+
+void write_softcaps(const ModelOptions& model, Json& theirs) {
+  const auto softcap = [](double cap) { return cap > 0 ? Json(cap) : Json(); };
+  theirs["attn_logit_softcapping"] = softcap(model.attention_softcap);
+  theirs["final_logit_softcapping"] = softcap(model.logit_softcap);
+}
+
+// Scores are divided by the root of query_pre_attn_scalar.
+void read_scale(const Json& theirs, Json& model, Reasons& reasons) {
+  const Json scalar = value_of(theirs, "query_pre_attn_scalar", 256);
+  if (!scalar.is_number() || scalar.get<double>() <= 0) {
+    reasons.push_back(concat("query_pre_attn_scalar is ", scalar.dump(), ", expected a number"));
+    return;
+  }
+  const Json size = model.value("head_size", Json(256));
+  model["attention_scale"] = scalar == size ? 0 : 1 / std::sqrt(scalar.get<double>());
+}
+
+void write_scale(const ModelOptions& model, Json& theirs) {
+  const double scale = model.attention_scale;
+  theirs["query_pre_attn_scalar"] =
+      scale == 0 ? Json(model.chosen_head_size()) : Json(std::round(1e6 / (scale * scale)) / 1e6);
+}
+
+// Without layer_types every other layer has a window, the first one, too.
+void read_gemma2(const Json& theirs, Json& model, Reasons& reasons) {
+  read_windows(
+      theirs, [](int64_t i) { return i % 2 == 0; }, value_of(theirs, "sliding_window", 4096), model,
+      reasons);
+  read_gemma(theirs, model, reasons);
+  read_softcaps(theirs, 50.0, 30.0, model, reasons);
+  read_scale(theirs, model, reasons);
+}
+
+void write_gemma2(const ModelFacts& facts, Json& theirs) {
+  const ModelOptions& model = facts.config.model;
+  write_activation("hidden_activation", theirs);
+  write_rope(model, theirs);
+  theirs["attention_bias"] = model.has_query_bias();
+  write_windows(model, theirs);
+  write_softcaps(model, theirs);
+  write_scale(model, theirs);
 }
 
 // Files of today have rope_parameters for each kind of layers; older ones rope_local_base_freq.
@@ -106,13 +174,8 @@ void read_gemma3(const Json& theirs, Json& model, Reasons& reasons) {
   }
   read_rope(full, model, reasons);
   if (model.value("attention_window", Json(0)) != 0) model["window_rope_theta"] = local;
-  const Json scalar = value_of(theirs, "query_pre_attn_scalar", 256);
-  if (!scalar.is_number() || scalar.get<double>() <= 0) {
-    reasons.push_back(concat("query_pre_attn_scalar is ", scalar.dump(), ", expected a number"));
-    return;
-  }
-  const Json size = model.value("head_size", Json(256));
-  model["attention_scale"] = scalar == size ? 0 : 1 / std::sqrt(scalar.get<double>());
+  read_softcaps(theirs, nullptr, nullptr, model, reasons);
+  read_scale(theirs, model, reasons);
 }
 
 void write_gemma3(const ModelFacts& facts, Json& theirs) {
@@ -120,9 +183,8 @@ void write_gemma3(const ModelFacts& facts, Json& theirs) {
   write_activation("hidden_activation", theirs);
   theirs["head_dim"] = model.chosen_head_size();
   theirs["attention_bias"] = model.has_query_bias();
-  const double scale = model.attention_scale;
-  theirs["query_pre_attn_scalar"] =
-      scale == 0 ? Json(model.chosen_head_size()) : Json(std::round(1e6 / (scale * scale)) / 1e6);
+  write_softcaps(model, theirs);
+  write_scale(model, theirs);
   write_windows(model, theirs);
   const double local = model.window_rope_theta > 0 ? model.window_rope_theta : model.rope_theta;
   theirs["rope_parameters"] = {
@@ -204,18 +266,31 @@ extern const Architecture kGemma = of_llama_family({.name = "gemma",
                                                     .read_more = read_gemma,
                                                     .write_more = write_gemma});
 
-extern const Architecture kGemma3 =
-    of_llama_family({.name = "gemma3_text",
-                     .classes = {{"clm", "Gemma3ForCausalLM"}},
-                     .headless = "Gemma3TextModel",
-                     .keys = kGemma3Keys,
-                     .fixed = kGemma3Fixed,
-                     .options = kGemma3Options,
-                     .ids = kGemma3Ids,
+extern const Architecture kGemma2 =
+    of_llama_family({.name = "gemma2",
+                     .classes = {{"clm", "Gemma2ForCausalLM"}},
+                     .headless = "Gemma2Model",
+                     .keys = kGemma2Keys,
+                     .fixed = kBothWays,
+                     .options = kGemma2Options,
+                     .ids = kGemmaIds,
                      .carried = {"head_size", "attention_bias", "attention_window", "layer_types",
-                                 "window_rope_theta", "attention_scale"},
-                     .read_more = read_gemma3,
-                     .write_more = write_gemma3});
+                                 "attention_scale", "attention_softcap", "logit_softcap"},
+                     .read_more = read_gemma2,
+                     .write_more = write_gemma2});
+
+extern const Architecture kGemma3 = of_llama_family(
+    {.name = "gemma3_text",
+     .classes = {{"clm", "Gemma3ForCausalLM"}},
+     .headless = "Gemma3TextModel",
+     .keys = kGemma3Keys,
+     .fixed = kBothWays,
+     .options = kGemma3Options,
+     .ids = kGemma3Ids,
+     .carried = {"head_size", "attention_bias", "attention_window", "layer_types",
+                 "window_rope_theta", "attention_scale", "attention_softcap", "logit_softcap"},
+     .read_more = read_gemma3,
+     .write_more = write_gemma3});
 
 extern const Architecture kOlmo2 = of_llama_family({.name = "olmo2",
                                                     .classes = {{"clm", "Olmo2ForCausalLM"}},

@@ -89,7 +89,7 @@ void add_layer(const TensorRow& row, const ModelFacts& facts, const std::string&
 void add_side(const TensorRow& row, const ModelFacts& facts, const std::string& theirs,
               const std::string& ours, std::vector<TensorPair>& pairs) {
   if (theirs.find('#') == std::string::npos) return add_layer(row, facts, theirs, ours, pairs);
-  for (int64_t i = 0; i < facts.layers_of(ours); ++i) {
+  for (int64_t i = row.but_first ? 1 : 0; i < facts.layers_of(ours); ++i) {
     const std::string number = std::to_string(i);
     add_layer(row, facts, replaced(theirs, "#", number), replaced(ours, "#", number), pairs);
   }
@@ -177,6 +177,22 @@ Tensor with_pairs(const Layout& layout, const Tensor& from, int64_t query_rows, 
   return with_rows(from, order);
 }
 
+// Queries, keys and values of each head (3, heads, K), to a head's own rows (heads, 3, K), or back.
+Tensor with_heads(const Layout& layout, const Tensor& from, bool to_theirs) {
+  const int64_t size = from.shape()[0] / (3 * layout.heads);
+  std::vector<int64_t> order(static_cast<size_t>(from.shape()[0]));
+  for (int64_t part = 0; part < 3; ++part) {
+    for (int64_t head = 0; head < layout.heads; ++head) {
+      for (int64_t i = 0; i < size; ++i) {
+        const int64_t ours = (part * layout.heads + head) * size + i;
+        const int64_t theirs = (head * 3 + part) * size + i;
+        order[static_cast<size_t>(to_theirs ? theirs : ours)] = to_theirs ? ours : theirs;
+      }
+    }
+  }
+  return with_rows(from, order);
+}
+
 // Rows are queries, then keys and values of the same width a head.
 int64_t query_rows(const Layout& layout, const Tensor& all) {
   return all.shape()[0] / (layout.heads + 2 * layout.groups) * layout.heads;
@@ -187,9 +203,21 @@ bool turns_pairs(const TensorPair& pair, const Layout& layout) {
          (pair.change == Change::kToNeighbours && !layout.neighbours);
 }
 
+Tensor plus(const Tensor& from, double number) {
+  const Tensor to = from.clone();
+  dispatch_dtype(to.dtype(), [&](auto type) {
+    using T = decltype(type);
+    for (int64_t i = 0; i < to.numel(); ++i) {
+      to.data<T>()[i] = element_cast<T>(element_cast<double>(to.data<T>()[i]) + number);
+    }
+  });
+  return to;
+}
+
 // Part of ours -> theirs, and back, of the changes within one part.
 Tensor part_to_theirs(const TensorPair& pair, const Layout& layout, const Tensor& part,
                       const Shape& shape) {
+  if (pair.change == Change::kPlusOne) return plus(part, 1).reshape(shape);
   if (pair.our_shape.rank() == 1) return part.reshape(shape);
   const int64_t pixels = layout.patch * layout.patch;
   switch (pair.change) {
@@ -209,6 +237,7 @@ Tensor part_to_theirs(const TensorPair& pair, const Layout& layout, const Tensor
 
 Tensor part_to_ours(const TensorPair& pair, const Layout& layout, const Tensor& theirs,
                     const Shape& shape) {
+  if (pair.change == Change::kPlusOne) return plus(theirs, -1).reshape(shape);
   if (pair.our_shape.rank() == 1) return theirs.reshape(shape);
   const int64_t pixels = layout.patch * layout.patch;
   switch (pair.change) {
@@ -269,6 +298,7 @@ Tensor to_ours(const TensorPair& pair, const Layout& layout, DType dtype, const 
                             ? with_pairs(layout, ours, query_rows(layout, ours),
                                          /*to_halves=*/pair.change == Change::kToNeighbours)
                             : ours;
+  if (pair.change == Change::kByHead) return with_heads(layout, ours, /*to_theirs=*/false);
   return with_stream(pair, layout, turned, /*to_theirs=*/false);
 }
 
@@ -277,6 +307,7 @@ Tensor to_theirs(const TensorPair& pair, const Layout& layout, const Tensor& our
   if (turns_pairs(pair, layout)) {
     all = with_pairs(layout, all, query_rows(layout, all), pair.change == Change::kToHalves);
   }
+  if (pair.change == Change::kByHead) all = with_heads(layout, all, /*to_theirs=*/true);
   const int64_t begin = begin_of(pair, index);
   const Tensor part = all.slice(begin, begin + pair.parts[index]);
   const Tensor theirs = part_to_theirs(pair, layout, part, pair.their_shapes[index]);

@@ -23,6 +23,8 @@ enum class Change {
   /// as rope_layout says, theirs are halves or neighbours.
   kToHalves,
   kToNeighbours,
+  kPlusOne,  ///< theirs is a norm's whole weight, ours what is added to 1
+  kByHead,   ///< theirs has queries, keys and values of a head one below the other (as many groups)
 };
 
 /// The axis of a tensor that is the residual stream, for systems that order its numbers
@@ -41,6 +43,7 @@ struct TensorRow {
   Change change = Change::kNone;
   bool ModelFacts::*when = nullptr;  ///< the row counts only then
   bool optional = false;             ///< zeros if ours lack it, as with any bias
+  bool but_first = false;            ///< the first layer lacks it
 };
 
 /// A row for one tensor of ours.

@@ -1,5 +1,5 @@
-// The Vision Transformer. Its files have the old names of its parts or the new ones; the old ones
-// are written.
+// The Vision Transformer, and DeiT, which has a token more. Their files have the old names of its
+// parts or the new ones; the old ones are written.
 #include "apps/interop/architectures/architectures.h"
 
 namespace tapestry::interop {
@@ -23,35 +23,49 @@ constexpr FixedOption kOptions[] = {
     {"final_norm", "true"}, {"bias", "true", true},   {"head", "linear"},
 };
 constexpr TensorRow kTensors[] = {
-    {"vit.embeddings.cls_token", "cls.weight", "1", "D", Stream::kNone, Change::kLeadingAxis},
-    {"vit.embeddings.position_embeddings", "positions.weight", "P", "D", Stream::kNone,
+    {"^embeddings.cls_token", "cls.weight", "1", "D", Stream::kNone, Change::kLeadingAxis},
+    {"^embeddings.position_embeddings", "positions.weight", "P", "D", Stream::kNone,
      Change::kLeadingAxis},
-    {"vit.embeddings.patch_embeddings.projection.*", "patch_embedding.*", "D", "I", Stream::kNone,
+    {"^embeddings.patch_embeddings.projection.*", "patch_embedding.*", "D", "I", Stream::kNone,
      Change::kPatches},
-    {"vit.encoder.layer.#.attention.attention.{query,key,value}.*", "layers.#.self_attention.qkv.*",
+    {"^encoder.layer.#.attention.attention.{query,key,value}.*", "layers.#.self_attention.qkv.*",
      "DKK", "D"},
-    {"vit.encoder.layer.#.attention.output.dense.*", "layers.#.self_attention.out.*", "D", "D"},
-    {"vit.encoder.layer.#.intermediate.dense.*", "layers.#.feed_forward.up.*", "F", "D"},
-    {"vit.encoder.layer.#.output.dense.*", "layers.#.feed_forward.down.*", "D", "F"},
-    {"vit.encoder.layer.#.layernorm_before.*", "layers.#.self_attention_norm.*", "D"},
-    {"vit.encoder.layer.#.layernorm_after.*", "layers.#.feed_forward_norm.*", "D"},
-    {"vit.layernorm.*", "norm.*", "D"},
+    {"^encoder.layer.#.attention.output.dense.*", "layers.#.self_attention.out.*", "D", "D"},
+    {"^encoder.layer.#.intermediate.dense.*", "layers.#.feed_forward.up.*", "F", "D"},
+    {"^encoder.layer.#.output.dense.*", "layers.#.feed_forward.down.*", "D", "F"},
+    {"^encoder.layer.#.layernorm_before.*", "layers.#.self_attention_norm.*", "D"},
+    {"^encoder.layer.#.layernorm_after.*", "layers.#.feed_forward_norm.*", "D"},
+    {"^layernorm.*", "norm.*", "D"},
     {"classifier.*", "classifier.*", "C", "D"},
 };
 
+constexpr FixedOption kDeitOptions[] = {
+    {"norm", "layernorm"},          {"norm_position", "pre"}, {"position_embedding", "learned"},
+    {"final_norm", "true"},         {"bias", "true", true},   {"head", "linear"},
+    {"distillation_token", "true"},
+};
+constexpr TensorRow kDeitTensors[] = {
+    {"^embeddings.distillation_token", "distillation.weight", "1", "D", Stream::kNone,
+     Change::kLeadingAxis},
+};
+
+Architecture of_family(Architecture one) {
+  one.type = ModelType::kVit;
+  one.keys = kKeys;
+  one.fixed = kFixed;
+  one.tensors = kTensors;
+  return one;
+}
+
 }  // namespace
 
-extern const Architecture kVit = {
+extern const Architecture kVit = of_family({
     .name = "vit",
     .prefix = "vit.",
-    .type = ModelType::kVit,
     .classes = {{"classification", "ViTForImageClassification"}},
     .headless = "ViTModel",
-    .keys = kKeys,
-    .fixed = kFixed,
     .options = kOptions,
     .ids = {},
-    .tensors = kTensors,
     .skipped = {"vit.pooler.*"},
     .renamings = {{"vit.layers.", "vit.encoder.layer."},
                   {".attention.q_proj.", ".attention.attention.query."},
@@ -60,6 +74,25 @@ extern const Architecture kVit = {
                   {".attention.o_proj.", ".attention.output.dense."},
                   {".mlp.fc1.", ".intermediate.dense."},
                   {".mlp.fc2.", ".output.dense."}},
-};
+});
+
+// A model that answers by the second token, too (WithTeacher), is another class.
+extern const Architecture kDeit = of_family({
+    .name = "deit",
+    .prefix = "deit.",
+    .classes = {{"classification", "DeiTForImageClassification"}},
+    .headless = "DeiTModel",
+    .options = kDeitOptions,
+    .ids = {},
+    .own_tensors = kDeitTensors,
+    .skipped = {"deit.pooler.*"},
+    .renamings = {{"deit.layers.", "deit.encoder.layer."},
+                  {".attention.q_proj.", ".attention.attention.query."},
+                  {".attention.k_proj.", ".attention.attention.key."},
+                  {".attention.v_proj.", ".attention.attention.value."},
+                  {".attention.o_proj.", ".attention.output.dense."},
+                  {".mlp.fc1.", ".intermediate.dense."},
+                  {".mlp.fc2.", ".output.dense."}},
+});
 
 }  // namespace tapestry::interop

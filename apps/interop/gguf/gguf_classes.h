@@ -12,7 +12,7 @@ namespace tapestry::interop {
 
 /// A pair of a file whose key begins with the name of the class.
 struct GgufKey {
-  enum Kind { kInteger, kReal };
+  enum Kind { kInteger, kReal, kFlag };
 
   const char* key;  ///< behind the name and a point
   /// Our key, which a row of the class has; without a row a key of config.json. Null: it follows
@@ -24,15 +24,24 @@ struct GgufKey {
   std::optional<double> (*value)(const ModelFacts& facts);
 };
 
+class GgufFile;
+
 struct GgufClass {
+  const char* name;  ///< general.architecture
   const Architecture& architecture;
   std::span<const TensorRow> tensors;
   std::span<const GgufKey> keys;
   HiddenAct act;
   bool no_bias = false;  ///< their engine reads none of attention, though the class may have one
   bool rotates = true;
+  bool windows = false;                  ///< it has some, as refuse_more() says
+  std::optional<HiddenAct> or_act = {};  ///< another activation, which they compute as `act`
+  /// What their engine has fixed beside the tables; may be null.
+  void (*refuse_more)(const Config& config, std::vector<std::string>& reasons) = nullptr;
+  /// Adds to a config.json what follows from other keys over there; may be null.
+  void (*complete)(const GgufFile& file, Json& config) = nullptr;
 
-  std::string full_key(const char* key) const { return concat(architecture.name, '.', key); }
+  std::string full_key(const char* key) const { return concat(name, '.', key); }
 };
 
 std::span<const GgufClass> gguf_classes();

@@ -139,6 +139,8 @@ void add_model(const GgufClass& one, const ModelFacts& facts, Pairs& pairs) {
     if (!value) continue;
     if (row.kind == GgufKey::kInteger) {
       pairs.number(one.full_key(row.key), static_cast<int64_t>(*value));
+    } else if (row.kind == GgufKey::kFlag) {
+      pairs.flag(one.full_key(row.key), *value != 0);
     } else {
       pairs.real(one.full_key(row.key), *value);
     }
@@ -254,10 +256,17 @@ Reasons reasons_against(const GgufClass& one, const ModelFiles& model) {
     reasons.push_back(concat(o.bias ? "model.bias: true" : "model.attention_bias",
                              " has no place in ", one.architecture.name));
   }
-  // Their engine looks for windows in none of these classes.
-  if (o.attention_window > 0)
+  // Their engine looks for windows in few classes.
+  if (o.attention_window > 0 && !one.windows) {
     reasons.push_back(concat("model.attention_window: ", o.attention_window));
-  if (o.hidden_act != one.act) {
+  }
+  if (one.refuse_more != nullptr) one.refuse_more(config, reasons);
+  const RopeScalingType scaling = o.rope_scaling.type;
+  if (one.rotates && scaling != RopeScalingType::kNone && scaling != RopeScalingType::kLinear &&
+      scaling != RopeScalingType::kLlama3) {
+    reasons.push_back(concat("model.rope_scaling.type: ", name_of(scaling)));
+  }
+  if (o.hidden_act != one.act && o.hidden_act != one.or_act.value_or(one.act)) {
     reasons.push_back(
         concat("model.hidden_act: ", name_of(o.hidden_act), " is not ", name_of(one.act)));
   }
@@ -270,10 +279,15 @@ const GgufClass& fitting_class(const ModelFiles& model) {
   for (const GgufClass& one : gguf_classes()) {
     if (reasons_against(one, model).empty()) return one;
   }
-  const bool rms = model.config.model.norm == NormKind::kRms;
-  const GgufClass& nearest = rms ? gguf_classes().front() : gguf_classes().back();
-  fail(ErrorKind::kConfig, "[export] ", model.folder, " has no place in a GGUF file:\n  ",
-       join(reasons_against(nearest, model), ";\n  "), '.');
+  // First by what its class has no place for, then by what their engine has fixed.
+  const auto distance = [&](const GgufClass& one) {
+    const Config config = exported_facts(one.architecture, model).config;
+    return std::pair(misfits(one.architecture, config).size(), reasons_against(one, model).size());
+  };
+  const std::span<const GgufClass> all = gguf_classes();
+  const GgufClass& nearest = *std::ranges::min_element(all, {}, distance);
+  fail(ErrorKind::kConfig, "[export] ", model.folder, " has no place in a GGUF file, nearest is ",
+       nearest.name, ":\n  ", join(reasons_against(nearest, model), ";\n  "), '.');
 }
 
 // The tensors as the file has them, before their types are chosen.
@@ -312,6 +326,11 @@ std::vector<std::string> gguf_notes(const ModelFiles& model, const std::string& 
   }
   const DtypeRow& row = dtype_row(dtype);
   const GgufClass& one = fitting_class(model);
+  if (model.config.model.hidden_act != one.act) {
+    notes.push_back(concat("programs around llama.cpp compute ", name_of(one.act), " for ",
+                           name_of(model.config.model.hidden_act),
+                           ": their logits differ in the third digit"));
+  }
   std::vector<std::string> half;
   for (const TensorToWrite& tensor :
        tensors_of(model, one, exported_facts(one.architecture, model))) {
@@ -331,7 +350,7 @@ CheckpointContent gguf_files(const ModelFiles& model, const std::string& dtype) 
   const DtypeRow& row = dtype_row(dtype);
   const ModelFacts facts = exported_facts(found.architecture, model);
   Pairs pairs;
-  pairs.text("general.architecture", found.architecture.name);
+  pairs.text("general.architecture", found.name);
   add_general(model, row, pairs);
   add_model(found, facts, pairs);
   add_vocabulary(model, pairs);

@@ -41,7 +41,7 @@ const GgufClass& class_of(const GgufFile& file) {
   const std::string name = file.text("general.architecture").value_or("");
   if (const GgufClass* const found = find_gguf_class(name)) return *found;
   std::vector<std::string> known;
-  for (const GgufClass& one : gguf_classes()) known.emplace_back(one.architecture.name);
+  for (const GgufClass& one : gguf_classes()) known.emplace_back(one.name);
   fail(ErrorKind::kData, "[import] ", file.name(), " has general.architecture '", name,
        "', expected one of ", join(known, ", "), '.');
 }
@@ -100,6 +100,8 @@ Json config_of(const GgufFile& file, const GgufClass& one, Reasons& reasons) {
     const std::string theirs = their_key(architecture, row.means);
     if (row.kind == GgufKey::kInteger) {
       config[theirs] = *file.integer(key);
+    } else if (row.kind == GgufKey::kFlag) {
+      config[theirs] = *file.flag(key);
     } else {
       config[theirs] = *file.real(key);
     }
@@ -109,8 +111,10 @@ Json config_of(const GgufFile& file, const GgufClass& one, Reasons& reasons) {
     const char* const groups = "num_key_value_heads";
     if (!config.contains(groups)) config[groups] = config.value("num_attention_heads", Json());
     if (!config.contains("head_dim")) config["head_dim"] = nullptr;
+    if (!config.contains("rope_theta")) config["rope_theta"] = 10000.0;
     read_scaling(file, one, config, reasons);
   }
+  if (one.complete != nullptr) one.complete(file, config);
   const GgufTensor* const table = file.find("token_embd.weight");
   if (table == nullptr) {
     reasons.emplace_back("no tensor token_embd.weight");
@@ -165,7 +169,7 @@ void compare_keys(const GgufFile& file, const GgufClass& one, const ImportedMode
   for (const GgufKey& row : one.keys) {
     const std::string key = one.full_key(row.key);
     std::optional<double> expected = row.value(facts);
-    if (!file.has(key) || row.kind == GgufKey::kReal) continue;
+    if (!file.has(key) || row.kind != GgufKey::kInteger) continue;
     // Keys of a head's size are there only if it is not the usual one.
     if (!expected) expected = static_cast<double>(facts.config.model.chosen_head_size());
     const int64_t value = *file.integer(key);

@@ -27,7 +27,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
 // counting of the update before, then clipping, the optimizer's step and the zeroing of gradients.
 // The averages follow when an update is counted: at once on a CPU, and where a log line, a
 // validation or a save is due; otherwise one update later. Log, validation and save come last.
-int Trainer::run() {
+int Trainer::run(int64_t stop_at) {
   end_on_signal(false);
   const TrainingOptions& options = training_.config.training;
   const double started = steady_seconds() - state_.seconds;
@@ -37,6 +37,10 @@ int Trainer::run() {
   const int64_t first_step = state_.step;
   if (state_.owes_validation && validate()) save(/*best=*/true);
   while (!is_over()) {
+    if (state_.step >= stop_at) {
+      pause();
+      return 0;
+    }
     const double before = steady_seconds();
     if (!launch_update()) return stop(pending_signal());
     ++state_.step;
@@ -123,6 +127,12 @@ int Trainer::stop(int signal) {
       "stopped by ", name_of_signal(signal), " after update ", state_.step,
       step < 0 ? "; nothing was saved" : "; the same command (--resume auto) goes on " + where));
   return 128 + signal;
+}
+
+void Trainer::pause() {
+  save(false);
+  training_.log.info(concat("stopped after update ", state_.step,
+                            " as it was asked to; the same command without --stop-at goes on"));
 }
 
 Replayed Trainer::replay(int64_t step) {

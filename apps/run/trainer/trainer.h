@@ -1,6 +1,7 @@
 // The training loop: the same for every task.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,10 +31,11 @@ class Trainer {
   Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFolder* folder, RunLog& log,
           Resume&& resume);
 
-  /// Trains to the end, or until a signal or a time limit: saves, and returns the exit code (0, or
-  /// 128 + the signal's number). Throws Error(kDiverged) as Divergence::watch(), and at the end if
-  /// the last update or validation was not finite. Nothing is saved meanwhile.
-  int run();
+  /// Trains to the end, to update `stop_at`, or until a signal or a time limit: saves, and returns
+  /// the exit code (0, or 128 + the signal's number). A run that is stopped before its end goes on
+  /// with the same bits as one that was not. Throws Error(kDiverged) as Divergence::watch(), and at
+  /// the end if the last update or validation was not finite. Nothing is saved meanwhile.
+  int run(int64_t stop_at = std::numeric_limits<int64_t>::max());
 
   /// Computes the updates up to this one, and this one's gradients, as run() does or did. Nothing
   /// is written, and the training cannot continue afterwards. Throws as run().
@@ -51,6 +53,8 @@ class Trainer {
   void save(bool best);
   /// Saves, and returns the exit code.
   int stop(int signal);
+  /// Saves at the update that the caller asked for.
+  void pause();
   /// True after the last update, or when patience or time is over.
   bool is_over() const;
   /// The end of a run that nothing stopped.

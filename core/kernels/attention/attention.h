@@ -27,6 +27,9 @@ struct AttentionShape {
   int64_t head_size = 0;   ///< K, of queries and keys
   int64_t value_size = 0;  ///< of a head of v and out
   double scale = 1;        ///< factor of the scores, usually 1 / sqrt(K)
+  /// A scaled score s becomes softcap * tanh(s / softcap) before any bias is added (Gemma 2:
+  /// Riviere et al. 2024); 0: it stays.
+  double softcap = 0;
   /// Query t stands at key t + (S - T): the last query at the last key. Causal: it sees no key
   /// behind that.
   bool causal = false;
@@ -86,8 +89,8 @@ struct AttentionBackward {
 
 namespace kernels {
 
-/// out = dropout(softmax(scale * q k^T + bias, over the keys that are seen)) v. A row that sees no
-/// key gives 0 and gradient 0. The time is linear in T under a window that stays the same.
+/// out = dropout(softmax(softcap(scale * q k^T) + bias, over the keys that are seen)) v. A row that
+/// sees no key gives 0 and gradient 0. The time is linear in T under a window that stays the same.
 /// Tensors in bfloat16 are computed in float, and only results are rounded. But where products of
 /// bfloat16 run on tensor cores, or on tiles (bfloat16_kernel.h, with more than a few queries), the
 /// weights and their gradients are rounded too, as factors of such products.

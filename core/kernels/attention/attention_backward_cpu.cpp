@@ -1,7 +1,8 @@
 // The backward pass of attention (Dao et al. 2022, B.2), by blocks of queries and keys. With the
 // weights P = exp(scale q k^T - lse), P' = dropout(P) and delta = rowsum(dO * O):
 //   dV = P'^T dO,  dS = P * (dropout(dO V^T) - delta),  dQ = scale dS K,  dK = scale dS^T Q.
-// The gradient of a relative bias is the sum of dS over all pairs of that distance.
+// The gradient of a relative bias is the sum of dS over all pairs of that distance. Behind a
+// softcap dQ and dK have dS * (1 - tanh^2) instead.
 #include <algorithm>
 #include <type_traits>
 
@@ -93,10 +94,11 @@ void backward_group(const AttentionShape& shape, const AttentionBackward<T>& arg
         if (blocks.queries_see_keys()) {
           blocks.load_queries();
           blocks.compute_weights(deltas.data() + h * shape.queries, prefetcher);
-          blocks.add_key_gradients();
           if (relative_sums != nullptr) {
             blocks.add_relative_gradients(relative_sums + (b * shape.heads + head) * width);
           }
+          blocks.chain_softcap();
+          blocks.add_key_gradients();
           if (args.dq.data == nullptr) continue;
           blocks.sum_query_gradients(keeps_dq && kb > 0);
           if (!keeps_dq) blocks.deliver_query_gradients(kb == 0 ? args.dq_write : Write::kAdd);
@@ -156,6 +158,7 @@ void backward_keys(const AttentionShape& shape, const AttentionBackward<T>& args
       if (!blocks.queries_see_keys()) continue;
       blocks.load_queries();
       blocks.compute_weights(deltas + h * shape.queries, nothing);
+      blocks.chain_softcap();
       blocks.add_key_gradients();
     }
   }
@@ -175,6 +178,7 @@ void backward_queries(const AttentionShape& shape, const AttentionBackward<T>& a
     blocks.load_keys(kb);
     if (!blocks.queries_see_keys()) continue;
     blocks.compute_weights(deltas, nothing);
+    blocks.chain_softcap();
     blocks.sum_query_gradients(add);
     add = true;
   }

@@ -22,6 +22,8 @@ struct GradientTile {
   int64_t b;
   VisibleKeys visible;
   W *own[2], *passing[2];
+  /// dS are those of the scores behind a softcap, not those of the capped ones.
+  bool behind_softcap = true;
 
   /// Shared memory that own and passing rows need.
   static constexpr int64_t kBytes = 4 * Tile::kBytes;
@@ -78,10 +80,16 @@ struct GradientTile {
           const int e = kOfKeys ? j : i;
           const auto draw = static_cast<uint64_t>((head_row + t) * shape.keys + key);
           const W factor = dropout.at(draw);
-          W score = p[i][j] * scale;
+          W score = p[i][j] * scale, slope = 1;
+          if (shape.softcap > 0) {
+            const CappedScore<W> capped = capped_score(shape, p[i][j]);
+            score = capped.power_of_two(shape);
+            if (behind_softcap) slope = capped.slope();
+          }
           if (args.bias.any()) score += log2_e * bias_at(shape, args.bias, b, head, t, key);
           weight = std::exp2(score - lse[e] * log2_e);
           d_score = weight * (factor * ds[i][j] - delta[e]);
+          if (shape.softcap > 0) d_score *= slope;
           weight *= factor;
         }
         p[i][j] = weight;

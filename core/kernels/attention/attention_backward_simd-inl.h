@@ -115,6 +115,7 @@ class BackwardBlocks {
     dq_ = sums(max_queries_, size_);
     weights_ = take(whole(max_queries_) * weight_stride_);
     d_scores_ = take(whole(max_queries_) * weight_stride_);
+    slopes_ = shape.softcap > 0 ? take(whole(max_queries_) * weight_stride_) : nullptr;
     factors_ = take(kBackwardKeys + DropoutFactors<T>::kPadding);
     diagonals_ = take(kBackwardQueries + kBackwardKeys);
   }
@@ -183,12 +184,13 @@ class BackwardBlocks {
     return seen.first < seen.last;
   }
 
-  // Computes P' and dS of the loaded blocks. `deltas` are those of the head.
+  // Computes P' and dS of the loaded blocks, dS in front of any softcap. `deltas` are those of the
+  // head.
   void compute_weights(const W* deltas, RowPrefetcher& prefetcher) {
     const int64_t height = strip_height();
     const int64_t rows_ahead = prefetcher.rows_left() * height / queries_ + 1;
-    const bool biased = args_.bias.any();
-    const W scale = biased ? W{1} : static_cast<W>(shape_.scale);
+    const bool changed = changes_scores(shape_, args_.bias);
+    const W scale = changed ? W{1} : static_cast<W>(shape_.scale);
     const int64_t first_row = weight_row(shape_, b_, head_, first_query_);
     const W* const lse = args_.log_sum_exp + first_row;
     for (int64_t strip = 0; strip < queries_; strip += height) {
@@ -202,11 +204,13 @@ class BackwardBlocks {
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t i = strip + r, t = first_query_ + i;
         IndexRange seen = seen_by(t, t + 1);
-        if (biased) {
+        if (changed) {
           // A row whose keys are all hidden has no weights.
           if (lse[i] == -std::numeric_limits<W>::infinity()) seen = {0, 0};
-          biased_scores(shape_, args_.bias, b_, head_, t, first_key_ + seen.first,
-                        seen.last - seen.first, weights + r * weight_stride_ + seen.first);
+          W* const slopes = slopes_ != nullptr ? slopes_ + i * weight_stride_ : nullptr;
+          changed_scores(shape_, args_.bias, b_, head_, t, first_key_ + seen.first,
+                         seen.last - seen.first, weights + r * weight_stride_ + seen.first,
+                         slopes != nullptr ? slopes + seen.first : nullptr);
         }
         const W* factors = nullptr;
         if (shape_.dropout.p > 0) {
@@ -216,6 +220,21 @@ class BackwardBlocks {
         weight_gradients(weights + r * weight_stride_, d_scores + r * weight_stride_, factors, seen,
                          keys_, scale, lse[i], deltas[t]);
       }
+    }
+  }
+
+  // The dS of capped scores become those of the scores behind the softcap, if there is one.
+  void chain_softcap() {
+    if (slopes_ == nullptr) return;
+    for (int64_t i = 0; i < queries_; ++i) {
+      const int64_t t = first_query_ + i;
+      const IndexRange seen = seen_by(t, t + 1);
+      if (args_.log_sum_exp[weight_row(shape_, b_, head_, t)] ==
+          -std::numeric_limits<W>::infinity()) {
+        continue;  // it has no weights, and no slopes
+      }
+      multiply(d_scores_ + i * weight_stride_ + seen.first,
+               slopes_ + i * weight_stride_ + seen.first, seen.last - seen.first);
     }
   }
 
@@ -316,8 +335,9 @@ class BackwardBlocks {
     const int64_t step = on_tiles_ ? kernels::kTileBlock : lanes_of<T>();
     const int64_t sums = (whole(max_keys_) + whole(max_queries_)) * round_up(size_, step) +
                          whole(max_keys_) * round_up(value_size_, step);
-    return operands + sums + 2 * whole(max_queries_) * weight_stride_ + kBackwardKeys +
-           DropoutFactors<T>::kPadding + kBackwardQueries + kBackwardKeys;
+    const int64_t tiles_of_weights = shape_.softcap > 0 ? 3 : 2;
+    return operands + sums + tiles_of_weights * whole(max_queries_) * weight_stride_ +
+           kBackwardKeys + DropoutFactors<T>::kPadding + kBackwardQueries + kBackwardKeys;
   }
 
   int64_t strip_height() const { return on_tiles_ ? kernels::kTileBlock : kTileRows; }
@@ -365,7 +385,7 @@ class BackwardBlocks {
   std::optional<Scratch<W>> kept_;
   int64_t kept_head_ = 0, first_key_ = 0, keys_ = 0, head_ = 0, first_query_ = 0, queries_ = 0;
   Packed<W> k_, k_transposed_, v_transposed_, dk_, dv_, q_, d_out_, dq_;
-  W *weights_, *d_scores_, *factors_, *diagonals_;
+  W *weights_, *d_scores_, *slopes_, *factors_, *diagonals_;
   std::optional<kernels::AttentionBackwardTileProducts> tiles_;
 };
 

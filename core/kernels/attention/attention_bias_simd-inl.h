@@ -1,4 +1,4 @@
-// Adds the bias (ScoreBias) to the scores of attention, one row at a time.
+// The softcap of the scores of attention and what is added to them (ScoreBias), one row at a time.
 #if defined(TAPESTRY_KERNELS_ATTENTION_BIAS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TAPESTRY_KERNELS_ATTENTION_BIAS_SIMD_INL_H_
 #undef TAPESTRY_KERNELS_ATTENTION_BIAS_SIMD_INL_H_
@@ -12,6 +12,7 @@
 
 #include "core/kernels/attention/attention_common.h"
 #include "core/kernels/cpu/simd-inl.h"
+#include "core/kernels/cpu/unary_simd-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,6 +38,27 @@ HWY_INLINE void add_number(T x, T* y, int64_t n) {
   });
 }
 
+// x *= factors
+template <class T>
+HWY_INLINE void multiply(T* x, const T* factors, int64_t n) {
+  const Tag<T> d;
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    io.store(d, hn::Mul(io.load(d, x + i), io.load(d, factors + i)), x + i);
+  });
+}
+
+// y = cap * tanh(y / cap); `slopes`, which may be null, gets the derivatives.
+template <class T>
+HWY_INLINE void cap_row(T cap, T* y, int64_t n, T* slopes) {
+  const Tag<T> d;
+  const auto caps = hn::Set(d, cap), shares = hn::Set(d, 1 / cap);
+  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+    const auto t = simd::Tanh::f(d, hn::Mul(io.load(d, y + i), shares));
+    io.store(d, hn::Mul(caps, t), y + i);
+    if (slopes != nullptr) io.store(d, simd::Tanh::df(d, t), slopes + i);
+  });
+}
+
 // y = -inf where seen is 0. A hidden score that is not a number stays hidden.
 template <class T>
 HWY_INLINE void hide_unseen(const int32_t* seen, T* y, int64_t n) {
@@ -45,12 +67,19 @@ HWY_INLINE void hide_unseen(const int32_t* seen, T* y, int64_t n) {
   }
 }
 
-// The products of query t of (b, head) with keys [key, key + n) become scores: scaled, with all
-// that is added to them. A function of its own, so that attention without a bias keeps its
-// registers.
+// Whether products need more than a factor to become scores.
 template <class T>
-HWY_NOINLINE void biased_scores(const AttentionShape& shape, const ScoreBias<T>& bias, int64_t b,
-                                int64_t head, int64_t t, int64_t key, int64_t n, Wider<T>* scores) {
+HWY_INLINE bool changes_scores(const AttentionShape& shape, const ScoreBias<T>& bias) {
+  return bias.any() || shape.softcap > 0;
+}
+
+// The products of query t of (b, head) with keys [key, key + n) become scores: scaled, capped, with
+// all that is added to them. `slopes`, which may be null, gets the derivatives of the softcap. A
+// function of its own, so that attention where scores are only scaled keeps its registers.
+template <class T>
+HWY_NOINLINE void changed_scores(const AttentionShape& shape, const ScoreBias<T>& bias, int64_t b,
+                                 int64_t head, int64_t t, int64_t key, int64_t n, Wider<T>* scores,
+                                 Wider<T>* slopes = nullptr) {
   using W = Wider<T>;
   const Tag<T> d;
   const auto scales = hn::Set(d, static_cast<W>(shape.scale));
@@ -59,6 +88,7 @@ HWY_NOINLINE void biased_scores(const AttentionShape& shape, const ScoreBias<T>&
   each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
     io.store(d, hn::Mul(io.load(d, scores + i), scales), scores + i);
   });
+  if (shape.softcap > 0) cap_row(static_cast<W>(shape.softcap), scores, n, slopes);
   if (bias.added != nullptr) add_row(bias.added + element, scores, n);
   if (bias.relative != nullptr) {
     const RelativeRow row(shape, bias.reach, t, key, n);

@@ -79,14 +79,6 @@ HWY_INLINE T exponentials(T* x, int64_t n, T scale, T shift) {
   return sum_lanes(d, sums);
 }
 
-template <class T>
-HWY_INLINE void multiply(T* x, const T* factors, int64_t n) {
-  const Tag<T> d;
-  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-    io.store(d, hn::Mul(io.load(d, x + i), io.load(d, factors + i)), x + i);
-  });
-}
-
 // y = factor * x
 template <class T>
 HWY_INLINE void scaled_copy(const Wider<T>* x, Wider<T> factor, T* y, int64_t n) {
@@ -156,10 +148,10 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
   std::fill_n(out, end > start ? 0 : out_room, W{0});
   std::fill_n(state.max, count, -std::numeric_limits<W>::infinity());
   std::fill_n(state.sum, count, W{0});
-  const bool drops = shape.dropout.p > 0, biased = args.bias.any();
+  const bool drops = shape.dropout.p > 0, changed = changes_scores(shape, args.bias);
   const DropoutFactors<T> dropout(drops ? shape.dropout : Dropout{1, {}});
   HWY_ALIGN W factor_memory[kKeyBlock + DropoutFactors<T>::kPadding];
-  const W scale = biased ? W{1} : static_cast<W>(shape.scale);
+  const W scale = changed ? W{1} : static_cast<W>(shape.scale);
   const int64_t rows_ahead = prefetcher.rows_left() * height / count + 1;
 
   for (int64_t first_key = start; first_key < end; first_key += kKeyBlock) {
@@ -203,7 +195,7 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
         const int64_t n = keys.last - keys.first, key = first_key + keys.first;
         W* const row = scores + r * score_stride;
         W* const seen_row = row + keys.first;
-        if (biased) biased_scores(shape, args.bias, b, head, t + r, key, n, seen_row);
+        if (changed) changed_scores(shape, args.bias, b, head, t + r, key, n, seen_row);
         const W shrink = update_softmax(state, strip + r, seen_row, n, scale);
         if (first_key > start && shrink != 1) {
           scaled_copy(strip_out + r * out_stride, shrink, strip_out + r * out_stride, out_stride);
@@ -301,8 +293,8 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
   const int64_t left_of_group = shared - first % shared;  // heads that read the first group
   const int64_t groups = (last - 1) / shared - first / shared + 1;
   const VisibleKeys visible(shape, b);
-  const bool biased = args.bias.any();
-  const W scale = biased ? W{1} : static_cast<W>(shape.scale);
+  const bool changed = changes_scores(shape, args.bias);
+  const W scale = changed ? W{1} : static_cast<W>(shape.scale);
   // The output is summed where it belongs, but not in bfloat16.
   constexpr bool kSumsInPlace = std::is_same_v<T, W>;
   const int64_t out_room = kSumsInPlace ? 0 : heads * value_size;
@@ -332,7 +324,7 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
     }
     for (int64_t h = 0; h < heads; ++h) {
       W* const row = scores + h * shape.keys + keys.first;
-      if (biased) biased_scores(shape, args.bias, b, first + h, t, keys.first, seen, row);
+      if (changed) changed_scores(shape, args.bias, b, first + h, t, keys.first, seen, row);
       state.max[h] = -std::numeric_limits<W>::infinity();
       state.sum[h] = 0;
       update_softmax(state, h, row, seen, scale);

@@ -50,8 +50,13 @@ __global__ void __launch_bounds__(256)
       const IndexRange seen =
           t < shape.queries ? within(visible.of_query(t), first_key, kRows) : IndexRange{0, 0};
       W largest = max[i];
+      if (shape.softcap > 0) {
 #pragma unroll
-      for (W& score : p[i]) score *= scale;
+        for (W& score : p[i]) score = capped_score(shape, score).power_of_two(shape);
+      } else {
+#pragma unroll
+        for (W& score : p[i]) score *= scale;
+      }
       if (args.bias.any()) {
 #pragma unroll
         for (int j = 0; j < kEach; ++j) {

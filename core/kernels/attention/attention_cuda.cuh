@@ -30,12 +30,12 @@ bool can_pack_rows(const Rows<T>& rows, int64_t head_size) {
 
 /// Whether the tensor-core kernels have this head size and all operands are aligned for them. They
 /// take the largest score before they scale it, so the scale must be positive. Of the masks they
-/// know causal, lengths and window.
+/// know causal, lengths and window; no softcap.
 template <class T, class... Operands>
 bool fits_mma(const AttentionShape& shape, const ScoreBias<T>& bias, const Operands&... operands) {
   const int64_t size = shape.head_size;
   return (size == 32 || size == 64 || size == 128) && shape.value_size == size && !bias.any() &&
-         shape.prefix_lengths == nullptr && shape.scale > 0 &&
+         shape.prefix_lengths == nullptr && shape.scale > 0 && shape.softcap == 0 &&
          (can_pack_rows(operands, size) && ...);
 }
 
@@ -83,6 +83,22 @@ bool attend_one_query(const AttentionShape& shape, const AttentionForward<T>& ar
 /// The key/value head that query head `head` reads.
 TAPESTRY_HOST_DEVICE inline int64_t group_of(const AttentionShape& shape, int64_t head) {
   return head / (shape.heads / shape.kv_heads);
+}
+
+/// A capped score, from the product of a query and a key.
+template <class W>
+struct CappedScore {
+  W tanh;
+  /// In powers of two, as scores * log2(e).
+  __device__ W power_of_two(const AttentionShape& shape) const {
+    return static_cast<W>(shape.softcap * kLog2E) * tanh;
+  }
+  /// Of the capped score, by the score.
+  __device__ W slope() const { return W(1) - tanh * tanh; }
+};
+template <class W>
+__device__ CappedScore<W> capped_score(const AttentionShape& shape, W product) {
+  return {std::tanh(product * static_cast<W>(shape.scale / shape.softcap))};
 }
 
 /// The term added to the scaled score of query t and key j, -inf for a hidden key.

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
       // All lanes of the warp reach the reduction above, even those without a key.
       const int64_t j = first + i * kGroups + group;
       if (j < keys.last) {
-        score *= scale;
+        score = shape.softcap > 0 ? capped_score(shape, score).power_of_two(shape) : score * scale;
         if (args.bias.any()) {
           score += static_cast<W>(kLog2E) * bias_at(shape, args.bias, b, head, 0, j);
         }

@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(256)
   constexpr int kRows = Tile::kRows;
   const TileOfBlock block(shape.heads, bands.count(), false);
   const int64_t group = group_of(shape, block.head);
-  const GradientTile<T, kSize, false> tile(shape, args, deltas, dropout, packed, block.b);
+  GradientTile<T, kSize, false> tile(shape, args, deltas, dropout, packed, block.b);
+  tile.behind_softcap = false;  // biases are added to the capped scores
   W* const weights = tile.weights();
 
   const int diagonal = static_cast<int>(threadIdx.x);  // key - query + kRows - 1, within a tile

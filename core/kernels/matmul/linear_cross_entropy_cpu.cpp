@@ -111,10 +111,14 @@ class FusedCrossEntropy {
       : shape_(shape),
         args_(args),
         rows_(rows),
-        plan_(static_cast<int64_t>(rows.size()), shape.classes, sizeof(W),
+        plan_(static_cast<int64_t>(rows.size()), shape.classes,
+              (shape.softcap > 0 && args.dx != nullptr ? 2 : 1) * sizeof(W),
               kernels::runs_on_tiles<T>(shape.precision) ? kernels::kTileDepth : 16),
         gradients_(args.dx != nullptr),
         logits_(plan_.tiles.count() * plan_.tiles.length * plan_.chunks.length),
+        slopes_(shape.softcap > 0 && gradients_
+                    ? plan_.tiles.count() * plan_.tiles.length * plan_.chunks.length
+                    : 0),
         stats_(plan_.tiles.count() * plan_.chunks.length),
         factors_(plan_.tiles.count() * plan_.chunks.length),
         target_logits_(plan_.chunks.length),
@@ -201,6 +205,11 @@ class FusedCrossEntropy {
   W* tile_logits(int64_t tile) {
     return logits_.data() + tile * plan_.tiles.length * plan_.chunks.length;
   }
+  // Where the derivatives of the softcap of some logits are; null without them.
+  W* slopes_of(const W* logits) {
+    const bool any = shape_.softcap > 0 && gradients_;
+    return any ? slopes_.data() + (logits - logits_.data()) : nullptr;
+  }
   int64_t stat_index(int64_t i, int64_t tile) const { return i * plan_.tiles.count() + tile; }
 
   // Points x_ to the chunk's rows, side by side: copies them unless they already are.
@@ -240,7 +249,11 @@ class FusedCrossEntropy {
   }
 
   void take_exponentials(int64_t i, int64_t tile, Range classes, W* z) {
-    const W* const bias = bias_ != nullptr ? bias_ + classes.begin : nullptr;
+    const W* bias = bias_ != nullptr ? bias_ + classes.begin : nullptr;
+    if (shape_.softcap > 0) {
+      passes_.cap(static_cast<W>(shape_.softcap), bias, classes.size(), z, slopes_of(z));
+      bias = nullptr;
+    }
     const int64_t at = target(i) - classes.begin;
     if (at >= 0 && at < classes.size()) {
       const auto logit = [&](int64_t j) { return bias != nullptr ? z[j] + bias[j] : z[j]; };
@@ -349,6 +362,7 @@ class FusedCrossEntropy {
     if (at >= 0 && at < classes.size()) {
       dz[at] -= static_cast<W>(scale * (1 - shape_.label_smoothing));
     }
+    if (const W* const slopes = slopes_of(dz)) passes_.multiply(slopes, classes.size(), dz);
   }
 
   void add_bias_gradient(int64_t block, Range rows, Range classes, const W* dz) {
@@ -390,6 +404,7 @@ class FusedCrossEntropy {
   const T* x_ = nullptr;
 
   Scratch<W> logits_;
+  Scratch<W> slopes_;             // of the softcap, as logits_
   Scratch<PieceStats<W>> stats_;  // (row, tile)
   Scratch<W> factors_;            // (row, tile)
   Scratch<W> target_logits_;

@@ -21,10 +21,14 @@ class LogitScreen {
   /// Bytes of its memory.
   int64_t bytes() const { return rounded_.bytes() + 2 * 4 * rounded_.rows(); }
 
+  struct Search {
+    int64_t most = 0;    ///< tokens
+    double softcap = 0;  ///< of the logits: monotone, but it makes some of them equal
+  };
   /// The tokens, ascending, that may have the largest of the logits (N) of x (K), of which `z` are
-  /// the rounded ones. Empty if that cannot be decided: not all numbers are finite, the best one is
-  /// the lowest float, or more than `most` tokens are left.
-  std::vector<int32_t> candidates(const float* x, const float* z, int64_t most) const;
+  /// the rounded ones, without the softcap. Empty if that cannot be decided: not all numbers are
+  /// finite, the best one is the lowest float, or more than `most` tokens are left.
+  std::vector<int32_t> candidates(const float* x, const float* z, const Search& search) const;
 
  private:
   PackedMatrix rounded_;

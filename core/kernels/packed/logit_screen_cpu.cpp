@@ -119,6 +119,16 @@ RoundingNorms norms_of(const float* exact, const float* rounded, int64_t n) {
   return {kUp * std::sqrt(sums.norm), kUp * std::sqrt(sums.rounded), kUp * std::sqrt(sums.error)};
 }
 
+// The lowest logit whose softcap may, rounded, be as large as that of `least`. The margin is far
+// above the error of a tanh in float32.
+float lowest_equal(float least, double softcap) {
+  constexpr double kMargin = 0x1p-20;
+  if (softcap == 0) return least;
+  const double t = std::min(std::tanh(least / softcap), 1.0) - kMargin;
+  if (t <= -1) return -std::numeric_limits<float>::max() / 2;  // above those that are banned
+  return static_cast<float>(softcap * std::atanh(t));
+}
+
 }  // namespace
 
 LogitScreen::LogitScreen(const PackedMatrix& exact)
@@ -136,7 +146,8 @@ LogitScreen::LogitScreen(const PackedMatrix& exact)
   });
 }
 
-std::vector<int32_t> LogitScreen::candidates(const float* x, const float* z, int64_t most) const {
+std::vector<int32_t> LogitScreen::candidates(const float* x, const float* z,
+                                             const Search& search) const {
   const int64_t cols = rounded_.cols();
   Scratch<uint8_t> q(cols);
   Scratch<float> back(cols);
@@ -155,11 +166,12 @@ std::vector<int32_t> LogitScreen::candidates(const float* x, const float* z, int
                               .of_error = static_cast<float>(kUp * norms.rounded),
                               .of_sum = static_cast<float>(16 * kHalfUlp)};
   const kernels::ScreenPasses& passes = *HWY_DYNAMIC_DISPATCH(screen_passes)();
-  const float least = passes.largest_lower(logits);
-  if (!std::isfinite(least)) return {};
-  std::vector<int32_t> found(static_cast<size_t>(most));
-  const int64_t count = passes.reaching(logits, least, found.data(), most);
-  if (count > most) return {};
+  const float lower = passes.largest_lower(logits);
+  if (!std::isfinite(lower)) return {};
+  const float least = lowest_equal(lower, search.softcap);
+  std::vector<int32_t> found(static_cast<size_t>(search.most));
+  const int64_t count = passes.reaching(logits, least, found.data(), search.most);
+  if (count > search.most) return {};
   found.resize(static_cast<size_t>(count));
   return found;
 }

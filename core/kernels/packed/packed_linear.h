@@ -7,7 +7,8 @@
 
 namespace tapestry {
 
-/// x (rows, K), W (N, K), bias (N) or null, y (rows, N).
+/// x (rows, K), W (N, K), bias (N) or null, y (rows, N). The softcap is for searches
+/// (packed_top_logits.h).
 struct PackedLinear {
   int64_t rows = 0;
   const float* x = nullptr;
@@ -15,6 +16,7 @@ struct PackedLinear {
   const float* bias = nullptr;
   Activation activation = Activation::kNone;
   float* y = nullptr;
+  double softcap = 0;  ///< of logits (cross_entropy.h); 0: none
 };
 
 namespace kernels {

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/cpu/parallel.h"
+#include "core/kernels/elementwise/elementwise.h"
+#include "core/kernels/elementwise/unary.h"
 #include "core/kernels/packed/packed_tile.h"
 #include "core/kernels/top_logits.h"
 #include "core/scratch.h"
@@ -52,9 +54,22 @@ void ban(const int32_t* banned, int64_t vocab, float* z) {
   }
 }
 
+// n logits of a search, of which the softcap is taken if there is one: the operations of softcap().
+void cap(const PackedLinear& logits, float* z, int64_t n) {
+  if (logits.softcap == 0) return;
+  affine(Cpu{}, 1 / logits.softcap, z, 0.0, z, n);
+  unary(Cpu{}, Unary::kTanh, z, z, n);
+  affine(Cpu{}, logits.softcap, z, 0.0, z, n);
+}
+
+void capped_linear(const PackedLinear& logits) {
+  packed_linear(Cpu{}, logits);
+  cap(logits, logits.y, logits.rows * logits.weight.rows());
+}
+
 // The largest logit of one row, from all of them.
 int32_t largest_of_all(const PackedLinear& row, const int32_t* banned) {
-  packed_linear(Cpu{}, row);
+  capped_linear(row);
   double top[3];
   top_logits(Cpu{}, {.rows = 1, .vocab = row.weight.rows()}, row.y, banned, top);
   return std::isfinite(top[0]) ? static_cast<int32_t>(top[1]) : kNotFinite;
@@ -70,6 +85,8 @@ int32_t largest_of(const PackedLinear& row, const std::vector<int32_t>& candidat
     tile.rows = 1, tile.x = row.x, tile.bias = row.bias, tile.y = row.y;
     packed_float32_tile()(tile);
   }
+  // Logits that differ may be equal behind the softcap: then the first one counts.
+  for (const int32_t token : candidates) cap(row, row.y + token, 1);
   return *std::ranges::max_element(candidates, {}, [&](int32_t token) { return row.y[token]; });
 }
 
@@ -78,7 +95,7 @@ int32_t largest_of(const PackedLinear& row, const std::vector<int32_t>& candidat
 void packed_top_logits(Cpu, const PackedLinear& logits, int64_t count, const int32_t* banned,
                        double* top) {
   for_each_block(logits, [&](Range rows, const PackedLinear& part) {
-    packed_linear(Cpu{}, part);
+    capped_linear(part);
     top_logits(Cpu{}, {.rows = part.rows, .vocab = part.weight.rows(), .count = count}, part.y,
                banned, top + rows.begin * (1 + 2 * count));
   });
@@ -98,7 +115,8 @@ void packed_largest(Cpu, const PackedLinear& logits, const LogitScreen& screen,
       PackedLinear row = part;
       row.rows = 1, row.x += r * cols, row.y += r * vocab;
       if (banned != nullptr) ban(banned, vocab, row.y);
-      const std::vector<int32_t> candidates = screen.candidates(row.x, row.y, most);
+      const std::vector<int32_t> candidates =
+          screen.candidates(row.x, row.y, {.most = most, .softcap = logits.softcap});
       int32_t& found = largest[rows.begin + r];
       if (candidates.empty()) {
         found = largest_of_all(row, banned);

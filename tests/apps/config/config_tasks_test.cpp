@@ -42,10 +42,17 @@ TEST_P(TaskKeysTest, AreReadAndWrittenBack) {
   }
 }
 
-const std::vector<const char*> kAll = {
-    "translation", "clm", "prompts", "mlm", "denoising", "classification", "question_answering"};
-const std::vector<const char*> kOfOneSequence = {"clm", "prompts", "mlm", "classification",
-                                                 "question_answering"};
+const std::vector<const char*> kAll = {"translation",
+                                       "clm",
+                                       "prompts",
+                                       "mlm",
+                                       "denoising",
+                                       "classification",
+                                       "question_answering",
+                                       "token_classification",
+                                       "multi_label"};
+const std::vector<const char*> kOfOneSequence = {
+    "clm", "prompts", "mlm", "classification", "question_answering", "token_classification"};
 
 const Keys kKeys[] = {
     {"OfEveryModel",
@@ -91,7 +98,9 @@ const Keys kKeys[] = {
      kOfOneSequence,
      {"model.num_hidden_layers=3", "model.type_vocab_size=2"}},
     {"OfCausalModels", {"clm"}, {"model.type=decoder"}},
-    {"OfEncoders", {"mlm", "classification", "question_answering"}, {"model.type=encoder"}},
+    {"OfEncoders",
+     {"mlm", "classification", "question_answering", "token_classification"},
+     {"model.type=encoder", "model.pooler=gelu"}},
     {"OfQuestions",
      {"question_answering"},
      {"data.max_length=99", "data.overlong=truncate", "data.doc_stride=7", "data.train.limit=3",
@@ -111,6 +120,10 @@ const Keys kKeys[] = {
     {"OfClasses",
      {"classification"},
      {"data.train.label_column=3", "data.train.text_column=2", R"(data.labels=["yes", "no"])",
+      "data.max_length=99", "data.overlong=truncate", "data.train.split=train"}},
+    {"OfTags",
+     {"token_classification"},
+     {"data.train.tokens_column=2", "data.train.tags_column=4", R"(data.labels=["O", "B-X"])",
       "data.max_length=99", "data.overlong=truncate", "data.train.split=train"}},
     {"OfImages",
      {"images"},
@@ -160,6 +173,9 @@ TEST_F(TaskConfigTest, TheFirstMetricOfATaskTellsTheBestModel) {
   EXPECT_EQ(load("classification").training.metric_for_best_model, "accuracy");
   EXPECT_EQ(load("prompts").training.metric_for_best_model, "nll");
   EXPECT_EQ(load("question_answering").training.metric_for_best_model, "f1");
+  EXPECT_EQ(load("token_classification").training.metric_for_best_model, "f1");
+  EXPECT_EQ(load("multi_label").training.metric_for_best_model, "micro_f1");
+  EXPECT_EQ(load("text_regression").training.metric_for_best_model, "mse");
 }
 
 TEST_F(TaskConfigTest, PromptsAndAnswersGoTogether) {

@@ -359,7 +359,7 @@ const Broken kBroken[] = {
     {"UnknownDtype",
      "",
      {"dtype=float16"},
-     "command line: dtype=float16: 'dtype' must be one of float32, float64, bfloat16, got "
+     "command line: dtype=float16: 'dtype' must be one of float32, float64, bfloat16, auto, got "
      "'float16'. Did you mean 'bfloat16'?"},
     {"BadDevice",
      "device: cuda:x\n",

@@ -18,6 +18,9 @@ inline const std::map<std::string, std::string> kCorpora = {
     {"denoising", "{text: data/c.txt}"},
     {"classification", "{tsv: data/b.tsv}"},
     {"question_answering", "{squad: data/d.jsonl}"},
+    {"multi_label", "{tsv: data/b.tsv}"},
+    {"text_regression", "{tsv: data/b.tsv}"},
+    {"token_classification", "{conll: data/c.txt}"},
     {"images", "{images: data/b.tsv}"}};
 
 class TaskConfigTest : public ConfigTest {

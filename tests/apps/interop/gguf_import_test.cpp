@@ -288,8 +288,10 @@ TEST_F(TinyGguf, WhatHasNoPlaceIsNamed) {
   const std::string name = "general.architecture";
   other.replace(other.find(name) + name.size() + 12, 5, "mamba");
   folder_.write("changed.gguf", other);
-  EXPECT_THAT(folder_.run("import changed.gguf --output no").err,
-              HasSubstr("general.architecture 'mamba', expected one of llama, qwen2, qwen3, gpt2"));
+  EXPECT_THAT(
+      folder_.run("import changed.gguf --output no").err,
+      HasSubstr(
+          "general.architecture 'mamba', expected one of llama, qwen2, qwen3, gemma, gemma2"));
   folder_.write("changed.gguf", changed("tokenizer.chat_template", "tokenizer.chat_xxxxxxxx"));
   const auto outcome = folder_.run("import changed.gguf --output yes");
   EXPECT_EQ(outcome.code, 0);

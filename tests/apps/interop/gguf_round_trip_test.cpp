@@ -6,6 +6,7 @@
 #include <map>
 
 #include "apps/interop/gguf/gguf.h"
+#include "apps/interop/gguf/gguf_file.h"
 #include "tests/apps/interop/huggingface_models.h"
 
 namespace tapestry::interop {
@@ -91,6 +92,56 @@ TEST_P(GgufRoundTrip, NamesAFileThatIsDamaged) {
     changed[count + 7] = 0x10;  // 2^60 more
     EXPECT_THROW(import_bytes(changed), Error) << count;
   }
+}
+
+// Classes whose layers, norms and scores the engine knows by its own rules
+// (tests/bench/causal_formats.py runs such files in llama.cpp).
+struct EngineCase {
+  const char* name;
+  const char* engine;
+  void (*fit)(ModelOptions& model) = nullptr;  // to what the engine has fixed
+};
+void PrintTo(const EngineCase& one, std::ostream* out) { *out << one.name; }
+
+class GgufEngine : public testing::TestWithParam<EngineCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    Models, GgufEngine,
+    testing::Values(EngineCase{"gemma", "gemma"},
+                    EngineCase{"gemma2", "gemma2",
+                               [](ModelOptions& model) { model.attention_scale = 0; }},
+                    EngineCase{"gemma3", "gemma3",
+                               [](ModelOptions& model) {
+                                 model.attention_scale = 0;
+                                 model.layer_types = std::vector(6, LayerType::kWindow);
+                                 model.layer_types[5] = LayerType::kFull;
+                               }},
+                    EngineCase{"olmo2", "olmo2"},
+                    EngineCase{"smollm3", "smollm3",
+                               [](ModelOptions& model) {
+                                 model.layer_types = std::vector(4, LayerType::kFull);
+                                 model.layer_types[3] = LayerType::kNope;
+                               }},
+                    EngineCase{"gpt_neox", "gptneox"}, EngineCase{"gpt_neox_serial", "gptneox"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(GgufEngine, ModelsComeBackWithTheirLogits) {
+  ModelFiles model = files_of(fixture(GetParam().name));
+  if (GetParam().fit != nullptr) GetParam().fit(model.config.model);
+  const std::string path =
+      fs::temp_directory_path() / concat("gguf_engine.", getpid(), '.', GetParam().name, ".gguf");
+  std::ofstream(path, std::ios::binary) << file_of(model, "float32");
+  const GgufFile file(open_source(path));
+  EXPECT_EQ(file.text("general.architecture"), GetParam().engine);
+  ImportedModel imported = import_gguf_model(path);
+  TokenizerPair tokenizers = tokenizers_of(imported.counts);
+  const ModelFiles back = model_files({std::move(imported), std::move(tokenizers)}, path);
+  auto input = parsed_json(fixture(GetParam().name) + "/logits.json");
+  ModelFiles plain = model;
+  // A file does not say which gelu it was.
+  plain.config.model.hidden_act = back.config.model.hidden_act;
+  // Weights of norms lose digits where 1 is added.
+  EXPECT_LT(largest_difference(logits_of(back, input), logits_of(plain, input)), 1e-5);
+  fs::remove(path);
 }
 
 }  // namespace

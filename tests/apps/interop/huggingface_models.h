@@ -122,6 +122,11 @@ inline Tensor logits_of(ModelFiles files, const nlohmann::json& input) {
     const Loaded<SpanExtractor> loaded(files);
     return loaded.bundle.model(ids, full_lengths(ids), segments).value();
   }
+  if (task == "token_classification") {
+    const Loaded<TokenClassifier> loaded(files);
+    const TokenClassifier& model = loaded.bundle.model;
+    return model.logits(model.hidden(ids, full_lengths(ids), segments)).value();
+  }
   const Loaded<SequenceClassifier> loaded(files);
   return loaded.bundle.model(ids, full_lengths(ids), segments).value();
 }

@@ -64,7 +64,7 @@ class FoldersWithTokenizers : public testing::TestWithParam<const char*> {
   Json expected_ = Json::parse(read_file(fixture(GetParam()) + "/expected.json"));
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, FoldersWithTokenizers,
-                         testing::Values("gpt2", "llama", "bert", "roberta"),
+                         testing::Values("gpt2", "llama", "bert", "roberta", "gpt_neox", "gemma2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(FoldersWithTokenizers, GiveTheFiguresOfTransformers) {

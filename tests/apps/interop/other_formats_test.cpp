@@ -2,6 +2,8 @@
 // (tests/fixtures/huggingface_exports.py).
 #include <gmock/gmock.h>
 
+#include <functional>
+
 #include <cstring>
 #include <map>
 
@@ -144,27 +146,42 @@ TEST(CTranslate2, TensorsHaveTheType) {
   }
 }
 
+std::string error_of(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    return error.what();
+  }
+  return "";
+}
+
 // Each has something that no other program around these files would compute.
 TEST(OtherFormats, RefuseWhatTheyCannotCompute) {
-  for (const auto& [name, feature] :
-       {std::pair{"gemma", "norm_unit_offset: true"}, std::pair{"gemma3", "layer_types.0: window"},
-        std::pair{"olmo2", "qk_norm: projection"}, std::pair{"smollm3", "layer_types.1: nope"},
-        std::pair{"qwen2_windows", "attention_window: 3"}, std::pair{"t5", "attention_scale: 1"}}) {
-    const ModelFiles files = imported_files(name);
-    const auto error_of = [&](const auto& write) {
-      try {
-        write();
-      } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-        return std::string(error.what());
-      }
-      return std::string();
-    };
-    const bool causal = files.config.model_type == ModelType::kDecoder;
-    EXPECT_THAT(error_of([&] { gguf_files(files); }),
-                HasSubstr(causal ? feature : "model.type: encoder_decoder"))
-        << name;
-    EXPECT_THAT(error_of([&] { ctranslate2_files(files); }), HasSubstr(feature)) << name;
+  struct Case {
+    const char* name;
+    const char* gguf;  // null: it can
+    const char* ctranslate2;
+  };
+  for (const Case& one :
+       {Case{"gemma", nullptr, nullptr},
+        Case{"gemma2", "model.attention_scale", "attention_softcap: 1.5"},
+        Case{"gemma3", "layer 1 is full", "layer_types.0: window"},
+        Case{"olmo2", nullptr, "qk_norm: projection"},
+        Case{"smollm3", "layer_types.1: nope", "layer_types.1: nope"},
+        Case{"gpt_neox", nullptr, "parallel_residual: true"}, Case{"opt", "model.", nullptr},
+        Case{"qwen2_windows", "attention_window: 3", "attention_window: 3"},
+        Case{"qwen3", nullptr, nullptr},
+        Case{"llama_yarn", "rope_scaling.type: yarn", "rope_scaling"},
+        Case{"t5", "model.type: encoder_decoder", "attention_scale: 1"}}) {
+    const ModelFiles files = imported_files(one.name);
+    const std::string gguf = error_of([&] { gguf_files(files); });
+    const std::string ctranslate2 = error_of([&] { ctranslate2_files(files); });
+    EXPECT_THAT(gguf, HasSubstr(one.gguf != nullptr ? one.gguf : "")) << one.name;
+    EXPECT_EQ(gguf.empty(), one.gguf == nullptr) << one.name << gguf;
+    EXPECT_THAT(ctranslate2, HasSubstr(one.ctranslate2 != nullptr ? one.ctranslate2 : ""))
+        << one.name;
+    EXPECT_EQ(ctranslate2.empty(), one.ctranslate2 == nullptr) << one.name << ctranslate2;
   }
 }
 

@@ -223,6 +223,8 @@ TEST_P(EveryTaskTest, InspectShowsTheModelBeforeAndAfterTraining) {
   const auto parameters = [](const std::string& all) { return all.substr(all.rfind("\n\n")); };
   const std::map<std::string, std::string> found = {
       {"classification", " data.labels=[early,late]"},
+      {"tokens", " data.labels=[B-X,B-Y,I-X,O]"},
+      {"several", " data.labels=[ba,ce,mu]"},
       {"images", " 'data.image={height: 8, width: 8, channels: 1}'"}};
   const std::string data = found.contains(GetParam()) ? found.at(GetParam()) : "";
   EXPECT_EQ(parameters(folder_.output(concat("inspect ", GetParam(), ".yaml", data))),
@@ -232,11 +234,10 @@ TEST_P(EveryTaskTest, InspectShowsTheModelBeforeAndAfterTraining) {
   EXPECT_THAT(shapes, HasSubstr("\nshapes of a batch of B "));
   EXPECT_THAT(shapes, HasSubstr(" (B, "));
   const std::vector<std::string> lines = lines_of(shapes);
-  const std::map<std::string, const char*> ends = {{"classification", "(B, 16) -> (B, 2)"},
-                                                   {"images", "(B, 16) -> (B, 3)"},
-                                                   {"clm", "(B, T, 16) -> (B, T, 40)"},
-                                                   {"mlm", "(B, T, 16) -> (B, T, 40)"},
-                                                   {"translation", "(B, T, 16) -> (B, T, 40)"}};
+  const std::map<std::string, const char*> ends = {
+      {"classification", "(B, 16) -> (B, 2)"}, {"tokens", "(B, T, 16) -> (B, T, 4)"},
+      {"images", "(B, 16) -> (B, 3)"},         {"clm", "(B, T, 16) -> (B, T, 40)"},
+      {"mlm", "(B, T, 16) -> (B, T, 40)"},     {"translation", "(B, T, 16) -> (B, T, 40)"}};
   if (ends.contains(GetParam())) {
     EXPECT_THAT(lines.back(), testing::EndsWith(ends.at(GetParam()))) << shapes;
   }

@@ -57,6 +57,7 @@ TEST_F(MemoryPlanTest, KnowsTheActivationsToTheByte) {
       {"infilling", {}},
       {"classification", {}},
       {"questions", {}},
+      {"tokens", {}},
       {"images", {}}};
   for (const auto& [task, overrides] : all) {
     Config config = config_of(task, overrides);

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <sstream>
 
+#include "apps/config/config.h"
 #include "core/precision.h"
 #include "tests/apps/run/long_run.h"
 #include "tests/apps/tiny_runs.h"
@@ -34,6 +35,53 @@ class TrainingTest : public testing::Test {
 
   TinyRunFolder folder_{"training"};
 };
+
+// Sampled pieces, word dropout and R-Drop: the same bits after a kill and on two threads.
+TEST_F(TrainingTest, TextsThatVarySurviveAKill) {
+  const std::vector<std::string> varied = {
+      "tokenizer.sampling={source: {dropout: 0.3}, target: {dropout: 0.1}}",
+      "training.word_dropout=0.1", "training.r_drop=3", "training.max_steps=20",
+      "training.save_steps=3"};
+  ASSERT_EQ(train("whole", varied), 0) << messages();
+  EXPECT_NE(plain_result().at("model.safetensors"), result("whole").at("model.safetensors"));
+  const pid_t killed = start("killed", varied);
+  while (!fs::exists(path("killed/last"))) sleep_milliseconds(1);
+  kill(killed, SIGKILL);
+  TinyRunFolder::wait(killed);
+  std::vector<std::string> two_threads = varied;
+  two_threads.emplace_back("threads=2");
+  ASSERT_EQ(train("killed", two_threads), 0) << messages();
+  expect_equal(result("whole"), result("killed"));
+}
+
+TEST_F(TrainingTest, SamplingOfAUnigramModelNeedsAnAlpha) {
+  const std::vector<std::string> unigram = {"tokenizer.algorithm=unigram", "training.max_steps=3"};
+  std::vector<std::string> given = unigram;
+  given.emplace_back("tokenizer.sampling={source: {alpha: 0.3, nbest: 4}}");
+  ASSERT_EQ(train("unigram", given), 0) << messages();
+  given.back() = "tokenizer.sampling={source: {dropout: 0.1}}";
+  EXPECT_EQ(train("no", given), 2);
+  EXPECT_THAT(messages(), HasSubstr("'tokenizer.sampling.source.dropout' needs a byte-pair"));
+}
+
+// A run keeps what it began with, whatever another machine would choose.
+TEST_F(TrainingTest, AutoIsSettledWhenARunBegins) {
+  const auto dtype_of = [&](const std::string& run) {
+    const std::string yaml = read_file(path(run + "/config.yaml"));
+    const size_t begin = yaml.find("\ndtype: ") + 8;
+    return yaml.substr(begin, yaml.find('\n', begin) - begin);
+  };
+  const std::vector<std::string> few = {"dtype=auto", "training.max_steps=4"};
+  ASSERT_EQ(train("here", few), 0) << messages();
+  EXPECT_EQ(dtype_of("here"), bfloat16_is_faster(Device{}) ? "bfloat16" : "float32");
+  setenv("TAPESTRY_BFLOAT16", "float32", 1);
+  ASSERT_EQ(train("wide", few), 0) << messages();
+  unsetenv("TAPESTRY_BFLOAT16");
+  EXPECT_EQ(dtype_of("wide"), "float32");
+  EXPECT_THAT(messages(), HasSubstr("dtype auto: float32, as this processor"));
+  ASSERT_EQ(train("wide", {"dtype=auto", "training.max_steps=6"}), 0) << messages();
+  EXPECT_EQ(dtype_of("wide"), "float32");
+}
 
 TEST_F(TrainingTest, AnotherSeedGivesOtherBits) {
   ASSERT_EQ(train("two", {"seed=2"}), 0) << messages();

@@ -235,8 +235,9 @@ struct Classifier {
       args.d_bias = bias.empty() ? nullptr : result.d_bias.data();
     }
     Values<CrossEntropySums> sums(1);
-    kernels::linear_cross_entropy(TestDevice{}, {rows, classes, smoothing, kIgnore}, args,
-                                  sums.data());
+    CrossEntropyShape shape{rows, classes, smoothing, kIgnore};
+    shape.softcap = softcap;
+    kernels::linear_cross_entropy(TestDevice{}, shape, args, sums.data());
     result.sums = sums[0];
     return result;
   }
@@ -244,22 +245,30 @@ struct Classifier {
   int64_t rows, classes, in;
   Values<T> x, weight, bias;
   Values<float> weights = {};  // of rows; empty: each is 1
+  double softcap = 0;
 };
 
 template <class T>
 void expect_fused(int64_t rows, int64_t classes, int64_t in, bool with_bias, double smoothing,
-                  int64_t ignore_every, bool weighted = false) {
+                  int64_t ignore_every, bool weighted = false, double softcap = 0) {
   SCOPED_TRACE(testing::Message() << rows << " rows, " << classes << " classes, in " << in);
   Classifier<T> model(rows, classes, in, with_bias);
   if (weighted) model.weights = some_weights(rows);
+  model.softcap = softcap;
   const auto targets = some_targets(rows, classes, ignore_every);
   const double scale = 0.5;
-  const Reference expected({rows, classes, smoothing, kIgnore}, model.logits(), targets, scale,
+  std::vector<double> logits = model.logits(), slopes(logits.size(), 1);
+  for (size_t i = 0; softcap > 0 && i < logits.size(); ++i) {
+    const double tanh = std::tanh(logits[i] / softcap);
+    logits[i] = softcap * tanh;
+    slopes[i] = 1 - tanh * tanh;
+  }
+  const Reference expected({rows, classes, smoothing, kIgnore}, logits, targets, scale,
                            model.weights);
   std::vector<double> dx(rows * in, 0.0), dw(classes * in, 0.0), db(classes, 0.0);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < classes; ++c) {
-      const double dz = expected.dz[r * classes + c];
+      const double dz = expected.dz[r * classes + c] * slopes[r * classes + c];
       db[c] += dz;
       for (int64_t i = 0; i < in; ++i) {
         dx[r * in + i] += dz * as_double(model.weight[c * in + i]);
@@ -305,6 +314,15 @@ TYPED_TEST(CrossEntropyTest, FusedRowsHaveWeights) {
   expect_fused<T>(540, 700, 6, false, 0.3, 2, /*weighted=*/true);  // half of the rows are ignored
 }
 
+TYPED_TEST(CrossEntropyTest, FusedLogitsHaveASoftcap) {
+  using T = TypeParam;
+  on_every_target([] { expect_fused<T>(33, 300, 17, true, 0.1, 5, /*weighted=*/true, 1.5); });
+  expect_fused<T>(7, 65, 33, true, 0, 3, false, 0.4);
+  expect_fused<T>(40, 31, 1, false, 0.2, 0, false, 3);
+  expect_fused<T>(1100, 65, 8, true, 0.1, 7, false, 1);   // several blocks of rows
+  expect_fused<T>(1200, 2309, 5, false, 0, 0, false, 2);  // several groups and chunks
+}
+
 // At sizes that matter on CUDA.
 TEST(CrossEntropyBFloat16Test, FusedEqualsItsParts) {
   expect_fused<BFloat16>(33, 300, 17, true, 0.1, 5);
@@ -313,6 +331,7 @@ TEST(CrossEntropyBFloat16Test, FusedEqualsItsParts) {
   expect_fused<BFloat16>(2100, 40, 8, true, 0.1, 7);  // several chunks
   expect_fused<BFloat16>(300, 40, 8, true, 0.1, 2);   // without the ignored rows
   expect_fused<BFloat16>(300, 40, 8, true, 0.1, 2, /*weighted=*/true);
+  expect_fused<BFloat16>(33, 300, 17, true, 0.1, 5, /*weighted=*/true, 1.5);
 }
 
 // On the CPU dz is rounded, as a factor, but no partial sum: equal rows give a sum that float has

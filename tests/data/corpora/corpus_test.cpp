@@ -297,7 +297,7 @@ TEST(Spec, ContradictionsAreConfigErrors) {
   EXPECT_EQ(
       error_of(ErrorKind::kConfig, [&] { none.validate(); }),
       "[data] a corpus must have exactly one of source and target, tsv, csv, jsonl, ding, text, "
-      "images, squad, got none.");
+      "images, squad, conll, got none.");
   CorpusSpec half;
   half.source = "a.en";
   EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { half.validate(); }),

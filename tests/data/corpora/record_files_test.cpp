@@ -1,4 +1,4 @@
-#include "data/corpora/record_files.h"
+#include "data/corpora/records/record_files.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "data/corpora/records.h"
+#include "data/corpora/records/records.h"
 
 #include <gmock/gmock.h>
 

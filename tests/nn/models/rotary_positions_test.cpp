@@ -1,6 +1,9 @@
 // Rotary positions against their definition, and what follows from it.
+#include <algorithm>
+
 #include "nn/attention/attention.h"
 #include "tests/nn/models/models.h"
+#include "tests/nn/pytorch_fixture.h"
 
 namespace tapestry {
 namespace {
@@ -19,6 +22,42 @@ TEST(RotaryPositions, TableIsTheDefinition) {
       EXPECT_NEAR(table.data<double>()[p * 6 + 3 + i], std::sin(angle), 1e-15);
     }
   }
+}
+
+// Of each type, for models with fewer and more positions than the first training
+// (tests/fixtures/rope_frequencies.py).
+TEST(RotaryPositions, ScaledFrequenciesAreTransformers) {
+  std::set<std::string> types;
+  for (const auto& row : test::read_fixture("rope_frequencies")) {
+    const auto& given = row["scaling"];
+    RopeScaling scaling;
+    const std::string type = given["type"];
+    types.insert(type);
+    scaling.type = *std::ranges::find(kRopeScalingTypes, type, [](auto t) { return name_of(t); });
+    const auto read = [&](const char* key, auto& value) {
+      if (given.contains(key)) given[key].get_to(value);
+    };
+    read("factor", scaling.factor);
+    read("low_freq_factor", scaling.low_freq_factor);
+    read("high_freq_factor", scaling.high_freq_factor);
+    read("original_max_position_embeddings", scaling.original_max_position_embeddings);
+    read("beta_fast", scaling.beta_fast);
+    read("beta_slow", scaling.beta_slow);
+    read("truncate", scaling.truncate);
+    read("attention_factor", scaling.attention_factor);
+    read("short_factor", scaling.short_factor);
+    read("long_factor", scaling.long_factor);
+    const RopeFrequencies w(row["theta"], scaling, row["positions"]);
+    const int64_t size = row["size"];
+    for (int64_t i = 0; i < size / 2; ++i) {
+      const double theirs = row["frequencies"][static_cast<size_t>(i)];
+      EXPECT_NEAR(w(i, size), theirs, 2e-6 * theirs) << row.dump();
+    }
+    EXPECT_NEAR(w.attention_factor(), row["attention_factor"].get<double>(), 1e-6) << row.dump();
+    const Tensor table = rope_table(3, size, w, DType::kFloat64);
+    EXPECT_NEAR(table.data<double>()[0], w.attention_factor(), 1e-15);
+  }
+  EXPECT_EQ(types.size() + 1, std::size(kRopeScalingTypes));  // all but none
 }
 
 // |rot(x)| = |x|, at any position and in any head.

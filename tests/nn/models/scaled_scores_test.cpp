@@ -1,5 +1,5 @@
-// Options of T5 and M2M100: factors of scores and logits, one table under a classifier of its own,
-// buckets of distances, and fairseq's sinusoids.
+// Options of T5, M2M100 and Gemma 2: factors and softcaps of scores and logits, one table under a
+// classifier of its own, buckets of distances, and fairseq's sinusoids.
 #include <cmath>
 
 #include "nn/models/relative_positions.h"
@@ -91,6 +91,60 @@ TEST(LogitScale, MultipliesTheLogitsOfACausalModel) {
   EXPECT_LT(distance(last, test::columns(wanted, 8, 9).reshape(last.shape())), 1e-12);
   const double loss = scaled.model.loss({.ids = ids, .targets = ids}, {}).loss.value().item();
   EXPECT_NEAR(loss, cross_entropy(wanted, ids).loss.value().item(), 1e-12);
+}
+
+TEST(LogitSoftcap, BoundsTheLogitsOfATranslation) {
+  ModelOptions options = test::post_norm_options();
+  options.logit_scale = 0.7;
+  const test::SmallModel plain(options);
+  options.logit_softcap = 0.5;
+  const test::SmallModel capped(options);
+  copy_parameters(plain.store, capped.store);
+  const Tensor source = some_ids(7, 2), target = some_ids(5, 3);
+  const Tensor wanted = softcap(Var(logits_of(plain.model, source, target)), 0.5).value();
+  EXPECT_LT(distance(logits_of(capped.model, source, target), wanted), 1e-12);
+  expect_steps(capped.model, source, target, wanted);
+}
+
+TEST(LogitSoftcap, BoundsTheLogitsOfACausalModel) {
+  ModelOptions options = test::gpt2_options();
+  const test::SmallLanguageModel plain(options, /*causal=*/true);
+  options.logit_softcap = 0.5;
+  const test::SmallLanguageModel capped(options, /*causal=*/true);
+  copy_parameters(plain.store, capped.store);
+  const Tensor ids = some_ids(9, 1);
+  const Tensor wanted = softcap(plain.model.logits(plain.model.hidden(ids)), 0.5).value();
+  EXPECT_LT(distance(capped.model.logits(capped.model.hidden(ids)).value(), wanted), 1e-12);
+  LanguageModel::State state = test::started(capped.model, ids, 8);
+  const Tensor last = test::step_of(capped.model, ids, 8, state);
+  EXPECT_LT(distance(last, test::columns(wanted, 8, 9).reshape(last.shape())), 1e-12);
+  const double loss = capped.model.loss({.ids = ids, .targets = ids}, {}).loss.value().item();
+  EXPECT_NEAR(loss, cross_entropy(wanted, ids).loss.value().item(), 1e-12);
+}
+
+// Steps of decoding see the scores that a whole text has.
+TEST(AttentionSoftcap, IsInEveryAttentionAndStep) {
+  ModelOptions options = test::post_norm_options();
+  options.attention_scale = 3;
+  const test::SmallModel plain(options);
+  options.attention_softcap = 0.3;
+  const test::SmallModel capped(options);
+  copy_parameters(plain.store, capped.store);
+  const Tensor source = some_ids(7, 2), target = some_ids(5, 3);
+  const Tensor wanted = logits_of(capped.model, source, target);
+  EXPECT_GT(distance(logits_of(plain.model, source, target), wanted), 1e-3);
+  expect_steps(capped.model, source, target, wanted);
+  AttentionRecorder recorder(/*with_scores=*/true);
+  logits_of(capped.model, source, target);
+  ASSERT_FALSE(recorder.maps().empty());
+  double largest = 0;
+  for (const AttentionRecorder::Map& map : recorder.maps()) {
+    for (const double score : map.scores.to_vector<double>()) {
+      if (std::isfinite(score)) largest = std::max(largest, std::abs(score));
+    }
+  }
+  EXPECT_LE(largest, 0.3);
+  EXPECT_GT(largest, 0.1);
 }
 
 TEST(SharedEmbeddings, AreOneTableUnderAClassifierOfItsOwn) {

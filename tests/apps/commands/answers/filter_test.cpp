@@ -61,6 +61,7 @@ TEST_F(FilterTest, FilesTakeThePlaceOfStandardInputAndOutput) {
       {"mlm", "fill-mask", "ba <mask>\n\n<mask> fo\n"},
       {"span_corruption", "fill-mask --batch-size 2", "ba <mask>\n\n<mask> fo\n"},
       {"classification", "classify --top-k 2", lines},
+      {"tokens", "classify --detail jsonl", lines},
       {"questions", "answer", "ba ce di\tafter ba\n\n"},
       {"regression", "predict", "1\n\n2.5\n"},
   };

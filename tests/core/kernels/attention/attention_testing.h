@@ -19,6 +19,7 @@ struct AttentionExtras {
   DenseMask mask = DenseMask::kNone;
   bool mask_by_batch = false, mask_by_head = false;
   int64_t reach = 0;  // of a relative bias; 0: none
+  double softcap = 0;
 };
 
 struct AttentionCase {
@@ -45,6 +46,7 @@ inline AttentionShape shape_of(const AttentionCase& c) {
   shape.head_size = c.head_size;
   shape.value_size = c.extras.value_size == 0 ? c.head_size : c.extras.value_size;
   shape.scale = 1 / std::sqrt(static_cast<double>(c.head_size));
+  shape.softcap = c.extras.softcap;
   shape.causal = c.causal;
   shape.window = c.extras.window;
   shape.key_lengths = data_or_null(c.key_lengths);
@@ -211,13 +213,19 @@ struct Naive {
   void row(const Problem<T>& p, int64_t b, int64_t h, int64_t t) {
     const AttentionShape& s = p.shape;
     const int64_t g = h / (s.heads / s.kv_heads), row_index = (b * s.heads + h) * s.queries + t;
-    std::vector<double> weight(s.keys), d_weight(s.keys), factor(s.keys);
+    std::vector<double> weight(s.keys), d_weight(s.keys), factor(s.keys), slope(s.keys, 1);
     double sum = 0, dot = 0;
     for (int64_t j = 0; j < s.keys; ++j) {
       if (!p.visible(b, h, t, j)) continue;
       double score = 0;
       for (int64_t i = 0; i < s.head_size; ++i) score += p.q.at(b, t, h, i) * p.k.at(b, j, g, i);
-      weight[j] = std::exp(score * s.scale + p.score_bias(b, h, t, j));
+      score *= s.scale;
+      if (s.softcap > 0) {
+        const double tanh = std::tanh(score / s.softcap);
+        score = s.softcap * tanh;
+        slope[j] = 1 - tanh * tanh;
+      }
+      weight[j] = std::exp(score + p.score_bias(b, h, t, j));
       sum += weight[j];
     }
     if (sum == 0) return;
@@ -234,7 +242,8 @@ struct Naive {
       dot += weight[j] * d_weight[j];
     }
     for (int64_t j = 0; j < s.keys; ++j) {
-      const double d_biased = weight[j] * (d_weight[j] - dot), d_score = s.scale * d_biased;
+      const double d_biased = weight[j] * (d_weight[j] - dot);
+      const double d_score = s.scale * slope[j] * d_biased;
       if (p.reach > 0) d_relative[p.relative_index(h, t, j)] += d_biased;
       for (int64_t i = 0; i < s.head_size; ++i) {
         dq[p.q.index(b, t, h, i)] += d_score * p.k.at(b, j, g, i);

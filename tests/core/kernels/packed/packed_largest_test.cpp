@@ -21,7 +21,7 @@ struct Classifier {
         banned(random_ints((vocab + 31) / 32, 5, 1 << 30)) {}
 
   PackedLinear product(const PackedMatrix& matrix) const {
-    return {.rows = rows, .x = x.data(), .weight = matrix, .bias = bias.data()};
+    return {.rows = rows, .x = x.data(), .weight = matrix, .bias = bias.data(), .softcap = softcap};
   }
 
   Values<int32_t> by_all_logits() const {
@@ -54,6 +54,7 @@ struct Classifier {
   int64_t rows, in, vocab;
   Values<float> x, w, bias;
   Values<int32_t> banned;
+  double softcap = 0;
 };
 
 TEST(PackedLargestTest, IsTheLargestOfAllLogits) {
@@ -93,6 +94,44 @@ TEST(PackedLargestTest, OfEqualLogitsTheLowestTokenWins) {
   std::fill(c.banned.begin(), c.banned.end(), 0);
   c.forbid(35);
   EXPECT_EQ(c.by_screen(), Values<int32_t>(9, 36));
+}
+
+// Behind a low cap many logits are equal, and the lowest token wins although another one had the
+// largest number.
+TEST(PackedLargestTest, CapsLogits) {
+  size_t changed = 0;
+  for (const double softcap : {0.05, 0.5, 2.0, 30.0, 1e6}) {
+    SCOPED_TRACE(softcap);
+    for (const auto& [rows, vocab] : {std::pair{3, 31}, {15, 257}, {60, 20000}}) {
+      Classifier c(rows, 33, vocab);
+      const Values<int32_t> uncapped = c.by_screen();
+      c.softcap = softcap;
+      const Values<int32_t> found = c.by_screen();
+      EXPECT_EQ(found, c.by_all_logits());
+      changed += found != uncapped;
+    }
+  }
+  EXPECT_GT(changed, 0U);
+}
+
+// Two logits far beyond the cap: the integers tell them apart, their capped values are one number.
+TEST(PackedLargestTest, OfEqualCappedLogitsTheLowestTokenWins) {
+  Classifier c(1, 32, 200);
+  std::fill(c.banned.begin(), c.banned.end(), 0);
+  std::fill(c.bias.begin(), c.bias.end(), 0.0F);
+  double square = 0;
+  for (const float x : c.x) square += double{x} * x;
+  for (float& w : c.w) w *= 1e-3F;
+  for (const auto& [token, logit] : {std::pair{35, 10.0}, {150, 12.0}}) {
+    for (int64_t i = 0; i < c.in; ++i) {
+      c.w[static_cast<size_t>(token * c.in + i)] =
+          static_cast<float>(logit / square * c.x[static_cast<size_t>(i)]);
+    }
+  }
+  EXPECT_EQ(c.by_screen(), Values<int32_t>(1, 150));
+  c.softcap = 0.5;
+  EXPECT_EQ(c.by_screen(), Values<int32_t>(1, 35));
+  EXPECT_EQ(c.by_all_logits(), c.by_screen());
 }
 
 // A scale of int8 that one outlier takes for itself rounds the rest of its row to nothing.
@@ -141,7 +180,8 @@ TEST(LogitScreenTest, FewAreLeft) {
   kernels::packed_linear(Cpu{}, product);
   size_t left = 0;
   for (int64_t r = 0; r < c.rows; ++r) {
-    const auto found = screen.candidates(c.x.data() + r * c.in, z.data() + r * c.vocab, c.vocab);
+    const auto found = screen.candidates(c.x.data() + r * c.in, z.data() + r * c.vocab,
+                                         {.most = c.vocab, .softcap = r % 2 == 0 ? 0.0 : 60.0});
     EXPECT_FALSE(found.empty());
     EXPECT_TRUE(std::ranges::is_sorted(found));
     left += found.size();

@@ -1,0 +1,241 @@
+#include "data/corpora/records/jsonl_reader.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "data/corpora/records/records.h"
+#include "data/files/utf8.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::json;
+
+// Receives a parser's events, and keeps the path of names to the present place.
+class FieldCollector : public nlohmann::json_sax<Json> {
+ public:
+  FieldCollector(const std::vector<RecordField>& fields, RecordValues& values,
+                 std::vector<const char*>& others)
+      : fields_(fields), values_(values), others_(others) {}
+
+  bool is_object() const { return is_object_; }
+
+  bool null() override { return other("null"); }
+  bool boolean(bool value) override { return other(value ? "true" : "false"); }
+  bool number_integer(number_integer_t value) override { return text(std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return text(std::to_string(value)); }
+  bool number_float(number_float_t value, const string_t&) override {
+    return text(Json(value).dump());
+  }
+  bool string(string_t& value) override { return text(value); }
+  bool binary(binary_t&) override { return other("binary"); }
+
+  bool start_object(std::size_t) override {
+    if (depth_ == 0) is_object_ = true;
+    if (depth_ > 0) other("an object");
+    ++depth_;
+    if (lists_ > 0) return true;
+    if (depth_ > 1) path_ += '.';
+    prefixes_.push_back(path_.size());
+    return true;
+  }
+  bool key(string_t& name) override {
+    if (lists_ > 0) return true;
+    path_.resize(prefixes_.back());
+    path_ += name;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    if (lists_ > 0) return true;
+    path_.resize(prefixes_.back());
+    prefixes_.pop_back();
+    if (!path_.empty()) path_.pop_back();  // the dot
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    const int64_t i = wanted();
+    if (i >= 0 && fields_[static_cast<size_t>(i)].list) {
+      set(static_cast<size_t>(i), "", nullptr);
+      list_ = i;
+      is_first_ = true;
+    } else if (depth_ > 0) {
+      other("a list");
+    }
+    ++depth_;
+    ++lists_;
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    if (--lists_ == 0) list_ = -1;
+    return true;
+  }
+  bool parse_error(std::size_t byte, const std::string& token,
+                   const Json::exception& error) override {
+    const std::string_view said = error.what();
+    is_half_surrogate_ = said.find("surrogate") != std::string_view::npos;
+    constexpr size_t kShown = 40;
+    const size_t from = token.size() - std::min(token.size(), kShown);
+    std::string shown = concat(from > 0 ? "..." : "", std::string_view(token).substr(from));
+    if (find_invalid_utf8(shown) != std::string::npos) shown.clear();  // half a character
+    problem_ = concat(is_half_surrogate_ ? "half a surrogate pair" : "no JSON", " at byte ", byte,
+                      path_.empty() ? "" : concat(", in the field '", path_, '\''),
+                      shown.empty() ? "" : concat(": ", shown));
+    return false;
+  }
+
+  /// The place and reason why the line is not JSON.
+  const std::string& problem() const { return problem_; }
+  bool is_half_surrogate() const { return is_half_surrogate_; }
+
+ private:
+  // The field that is asked for at this place of the object, or -1.
+  int64_t wanted() const {
+    if (lists_ > 0 || depth_ == 0) return -1;
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      if (fields_[i].name == path_) return static_cast<int64_t>(i);
+    }
+    return -1;
+  }
+  bool text(const std::string& value) {
+    if (list_ >= 0) return item(value);
+    if (const int64_t i = wanted(); i >= 0) {
+      const bool list = fields_[static_cast<size_t>(i)].list;
+      set(static_cast<size_t>(i), value, list ? "another value" : nullptr);
+    }
+    return true;
+  }
+  bool other(const char* kind) {
+    if (list_ >= 0) others_[static_cast<size_t>(list_)] = "a list of other values";
+    if (const int64_t i = wanted(); i >= 0) set(static_cast<size_t>(i), "", kind);
+    return true;
+  }
+  // An item of the list that is asked for.
+  bool item(const std::string& value) {
+    std::string& all = values_.texts[static_cast<size_t>(list_)];
+    if (lists_ > 1 || value.find(RecordField::kListSeparator) != std::string::npos) {
+      others_[static_cast<size_t>(list_)] = "a list of other values";
+    }
+    if (!is_first_) all += RecordField::kListSeparator;
+    all += value;
+    is_first_ = false;
+    return true;
+  }
+  void set(size_t i, const std::string& value, const char* kind) {
+    values_.texts[i] = value;
+    values_.present[i] = 1;
+    others_[i] = kind;
+  }
+
+  const std::vector<RecordField>& fields_;
+  RecordValues& values_;
+  std::vector<const char*>& others_;
+  std::string path_;
+  std::vector<size_t> prefixes_;  // the length of the path to each open object, its dot included
+  int64_t depth_ = 0, lists_ = 0;
+  int64_t list_ = -1;  // the field whose list is being read
+  bool is_first_ = true;
+  bool is_object_ = false, is_half_surrogate_ = false;
+  std::string problem_;
+};
+
+}  // namespace
+
+std::string json_problem(std::string_view line) {
+  const std::vector<RecordField> none;
+  RecordValues values;
+  std::vector<const char*> others;
+  FieldCollector collector(none, values, others);
+  return Json::sax_parse(line, &collector) ? "" : collector.problem();
+}
+
+JsonlReader::JsonlReader(const RecordFile& file, const std::vector<RecordField>& fields)
+    : file_(file), lines_(file.path), fields_(fields), others_(fields.size()) {
+  lines_.pass_long_lines();
+}
+
+RecordReader::Row JsonlReader::next(RecordValues& values) {
+  do {
+    if (!lines_.next(line_)) return counted(Row::kEnd);
+  } while (is_blank(line_) && !lines_.was_too_long());
+  place_ = lines_.place();
+  if (lines_.was_too_long()) {
+    const std::string problem =
+        concat("a line of more than ", LineReader::kMaxLineBytes >> 20, " MiB");
+    return odd(Row::kOdd, problem, [&] { return concat("[data] ", place_, " is ", problem, '.'); });
+  }
+  values.texts.resize(fields_.size());
+  values.present.assign(fields_.size(), 0);
+  reason_.clear();
+  FieldCollector collector(fields_, values, others_);
+  const bool is_json = Json::sax_parse(line_, &collector);
+  const bool is_invalid = !is_json && find_invalid_utf8(line_) != std::string::npos;
+  if (is_invalid) return counted(Row::kInvalidUtf8);
+  const auto no_object = [&] {
+    return concat("[data] ", place_, " must be a JSON object, got ",
+                  is_json ? "another value" : collector.problem(), format_advice(file_), '.');
+  };
+  if (!is_json) {
+    const Row row = collector.is_half_surrogate() ? Row::kInvalidUtf8 : Row::kOdd;
+    return odd(row, collector.problem(), no_object);
+  }
+  if (!collector.is_object()) return odd(Row::kOdd, "another value than an object", no_object);
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    const RecordField& field = fields_[i];
+    const char* const other = others_[i];
+    if (values.present[i] == 0) {
+      if (field.optional) continue;
+      return odd(Row::kShort, concat("no field '", field.name, '\''), [&] {
+        return "[data] " +
+               missing_name(place_, "field", parse_json_record(line_, place_).names(), field.name);
+      });
+    }
+    if (other == nullptr) continue;
+    const std::string kind = other;
+    if (field.optional && kind == "null") {
+      values.present[i] = 0;
+    } else if (field.optional && (kind == "true" || kind == "false")) {
+      values.texts[i] = kind;
+    } else {
+      const std::string problem =
+          concat("the field '", field.name, "' must be a ",
+                 field.list ? "list of texts" : "text or a number", ", got ", kind);
+      return odd(Row::kOdd, problem, [&] { return concat("[data] ", place_, ": ", problem, '.'); });
+    }
+  }
+  return counted(Row::kWhole);
+}
+
+RecordReader::Row JsonlReader::odd(Row row, const std::string& reason,
+                                   const std::function<std::string()>& error) {
+  reason_ = reason;
+  return counted(row, error);
+}
+
+namespace {
+
+char first_character(const std::string& line) {
+  const size_t first = line.find_first_not_of(" \t");
+  return first == std::string::npos ? ' ' : line[first];
+}
+
+}  // namespace
+
+extern const RecordFormat kJsonl = {
+    .name = "jsonl",
+    .meaning = "File of records, a JSON object in each line.",
+    .endings = {".jsonl", ".ndjson"},
+    .has_columns = false,
+    .by_numbers = false,
+    .look = "JSON",
+    .looks_so = [](const std::string& line) { return first_character(line) == '{'; },
+    .advice = [](const std::string& line) -> std::string {
+      const bool list = first_character(line) == '[';
+      return list ? "a JSON list: jsonl has an object in each line" : "";
+    },
+    .open = [](const RecordFile& file, const std::vector<RecordField>& fields)
+        -> std::unique_ptr<RecordReader> { return std::make_unique<JsonlReader>(file, fields); }};
+
+}  // namespace tapestry

@@ -1,0 +1,61 @@
+// Texts that vary from epoch to epoch: sampled pieces on either side, and source tokens that become
+// unknown (word dropout).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/philox.h"
+#include "data/tokenizers/tokenizer.h"
+
+namespace tapestry {
+
+struct VariationOptions {
+  SubwordSampling source, target;
+  double word_dropout = 0;  ///< the chance of a source token to become unk
+
+  bool is_on() const { return source.is_on() || target.is_on() || word_dropout > 0; }
+};
+
+/// Most tokens of a side, without the frame.
+struct SideLimits {
+  int64_t source = 0;
+  int64_t target = 0;
+};
+
+/// Everything is a function of (seed, epoch, row, side). Safe to use from several threads at once.
+class TextVariation {
+ public:
+  /// Throws Error(kConfig) if a tokenizer cannot do what the options say.
+  TextVariation(const VariationOptions& options, const TokenizerPair& tokenizers,
+                const SideLimits& limits, uint64_t seed);
+
+  /// True if lengths differ from those of the encoded texts.
+  bool changes_lengths() const { return source_.sampler != nullptr || target_.sampler != nullptr; }
+
+  /// Sets `varied` to the row's tokens in an epoch. A sampled text that is longer than the limit
+  /// gives way to the encoded one.
+  void source(int64_t epoch, int64_t row, std::span<const int32_t> ids,
+              std::vector<int32_t>& varied) const;
+  void target(int64_t epoch, int64_t row, std::span<const int32_t> ids,
+              std::vector<int32_t>& varied) const;
+
+ private:
+  struct Side {
+    std::shared_ptr<const SubwordSampler> sampler;  // null: none
+    uint32_t stream;
+    int64_t most;
+  };
+  void sample(const Side& side, int64_t epoch, int64_t row, std::span<const int32_t> ids,
+              std::vector<int32_t>& varied) const;
+
+  Side source_, target_;
+  const float word_dropout_;
+  const int32_t unk_;
+  const uint64_t seed_;
+};
+
+}  // namespace tapestry

@@ -1,0 +1,31 @@
+// R-Drop (Liang et al. 2021): a batch goes through the model twice, with other dropout, and the two
+// predictions are pulled together.
+#pragma once
+
+#include "nn/models/transformer.h"
+
+namespace tapestry {
+
+/// logits (2R, ..., V): rows R and on are the other pass over the rows before. targets (R, ...) and
+/// options.weights are those of one pass. loss = half of the sum of both passes' cross-entropies +
+/// alpha / 4 * the sum of KL(p || q) + KL(q || p) over rows with a target, times their weights, all
+/// over the normalizer: half of the paper's, so that alpha 0 is the usual loss. `sums` are the mean
+/// of both passes' cross-entropies; the divergence is not in them. All logits are in memory.
+CrossEntropy r_drop_of_logits(const Var& logits, const Tensor& targets,
+                              const CrossEntropyOptions& options, double alpha);
+
+/// The rows of an int32 or float32 tensor, and the same again behind them.
+Tensor twice(const Tensor& rows);
+
+/// That loss of a batch, by a model that is an EncoderDecoder or a RnnAttention.
+template <class Model>
+CrossEntropy r_drop_loss(const Model& model, const EncoderDecoder::Batch& batch,
+                         CrossEntropyOptions options, double alpha) {
+  const Tensor lengths = twice(batch.source_lengths);
+  const Var memory = model.encode(twice(batch.source), lengths);
+  const Var hidden = model.decode(twice(batch.target_in), memory, lengths);
+  options.ignore_index = model.vocabulary.no_target;
+  return r_drop_of_logits(model.logits(hidden), batch.target_out, options, alpha);
+}
+
+}  // namespace tapestry
