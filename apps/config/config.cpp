@@ -170,15 +170,16 @@ RunPaths paths_of(const ConfigNode& root) {
   return paths;
 }
 
-// The task and the kind of its examples decide the defaults of everything else.
-Config defaults_for(const ConfigNode& root) {
+// The kind of the examples that a config asks for; with the task it decides the defaults of
+// everything else.
+std::pair<const TaskKind*, const ExampleKind*> kind_of(const ConfigNode& root) {
   Config kind;
   const auto bind = [&](ConfigSection& s) {
     bind_task(s, kind);
     s.section("data", kData, [&](ConfigSection& inner) { bind_data(inner, kind); });
   };
   read_config(root, bind, {.check_files = false, .complain = false});
-  return default_config(*kind.task, &examples_of(kind));
+  return {kind.task, &examples_of(kind)};
 }
 
 /// The resolved tree of a config: the result of binding it to an empty file.
@@ -241,14 +242,15 @@ void follow_rows(ConfigNode& root) {
 }  // namespace
 
 // A resumed model stays the same, unless the config has a section that changes it.
-void begin_with(const Config& before, const ConfigNode& root, Config& config) {
-  const std::vector<ModelType> types = model_types(config);
+void begin_with(const Config& before, const ConfigNode& root, const ExampleKind& examples,
+                Config& config) {
+  const std::vector<ModelType>& types = examples_in(*config.task, examples).models;
   if (std::ranges::find(types, before.model_type) == types.end()) return;
   const bool recompute = config.model.recompute;
   config.model_type = before.model_type;
   config.model = before.model;
   config.model.recompute = recompute;
-  if (!examples_of(config).prompted) config.model.prefix_lm = false;
+  if (!examples.prompted) config.model.prefix_lm = false;
   // An example is no longer than the positions that it learnt.
   const int64_t longest = config.model.longest_sequence();
   config.data.block_size = std::min(config.data.block_size, longest);
@@ -258,9 +260,10 @@ void begin_with(const Config& before, const ConfigNode& root, Config& config) {
 }
 
 Config read_tree(const ConfigNode& root, ConfigReadOptions options,
-                 std::vector<ConfigProblem> problems, const std::function<void(Config&)>& begin) {
-  Config config = defaults_for(root);
-  if (begin) begin(config);
+                 std::vector<ConfigProblem> problems, const BeginConfig& begin) {
+  const auto [task, examples] = kind_of(root);
+  Config config = default_config(*task, examples);
+  if (begin) begin(*examples, config);
   const auto bind = [&](ConfigSection& s) {
     bind_config(s, config);
     check_config(s, config, options.refuse_unused);
@@ -282,12 +285,12 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
   follow_rows(root);
   ConfigReadOptions options;
   options.check_files = check_files;
-  std::function<void(Config&)> begin;
+  BeginConfig begin;
   if (pretrained && !has_model && root.kind == ConfigNode::Kind::kMap) {
     const RunPaths paths = paths_of(root);
     if (!paths.init_from.empty()) {
-      begin = [&root, before = pretrained(paths)](Config& config) {
-        begin_with(before, root, config);
+      begin = [&root, before = pretrained(paths)](const ExampleKind& examples, Config& config) {
+        begin_with(before, root, examples, config);
       };
     }
   }

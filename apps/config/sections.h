@@ -72,11 +72,11 @@ inline constexpr TaskSection kAnswers{"answers", "What may be an answer.", bind_
 inline constexpr TaskSection kEvaluation{"evaluation", "How translations are judged.",
                                          bind_evaluation};
 
+/// May change the defaults of a task on its kind of examples. The data is not read yet.
+using BeginConfig = std::function<void(const ExampleKind& examples, Config& config)>;
 /// A tree read as a config; with options.keys, also its keys.
-/// `begin` may change the defaults of the task.
 Config read_tree(const ConfigNode& root, ConfigReadOptions options,
-                 std::vector<ConfigProblem> problems = {},
-                 const std::function<void(Config&)>& begin = {});
+                 std::vector<ConfigProblem> problems = {}, const BeginConfig& begin = {});
 
 /// What a task does with one of its kinds of examples.
 const TaskExamples& examples_in(const TaskKind& task, const ExampleKind& kind);

@@ -120,6 +120,19 @@ TEST_F(TransferTest, TheSameTaskGoesOnWithOtherData) {
   EXPECT_THAT(messages(), Not(HasSubstr("; not used:")));
 }
 
+// Its kind of model is not the first of the task's, so nothing but the kind of examples tells it.
+TEST_F(TransferTest, AConfigWithoutAModelTakesTheOneOfItsExamples) {
+  pretrain("images", "pictures");
+  const std::string config = kTinyTasks.at("images"), run = kTinyRun;
+  folder_.write("no_model.yaml",
+                config.substr(0, config.find("model:")) + run.substr(run.find("output_dir:")));
+  ASSERT_EQ(train("no_model", "run", kStandStill + std::vector<std::string>{"init_from=pictures"}),
+            0)
+      << messages();
+  EXPECT_THAT(messages(), Not(HasSubstr("; fresh:")));
+  EXPECT_THAT(messages(), Not(HasSubstr("; not used:")));
+}
+
 TEST_F(TransferTest, ANamedTokenizerMustBeTheOneOfTheModel) {
   pretrain("mlm", "mlm");
   pretrain("clm", "other");
