@@ -54,7 +54,7 @@ bool ConfigSection::has(const std::string& key) const {
 }
 
 const ConfigNode* ConfigSection::take(const std::string& key) {
-  known_.push_back(key);
+  if (std::ranges::find(known_, key) == known_.end()) known_.push_back(key);
   session_.add_known(path_, key);
   const ConfigEntry* entry = find(key);
   return entry == nullptr ? nullptr : &entry->value;

@@ -11,8 +11,7 @@ void Evaluation::add(const std::map<std::string, double>& metrics,
   for (const std::string& name : names) {
     const auto found = metrics.find(name);
     if (found == metrics.end()) continue;
-    figures.push_back(
-        {name, found->second, larger_is_better(name) ? Kind::kPercent : Kind::kNumber});
+    figures.push_back({name, found->second, is_in_percent(name) ? Kind::kPercent : Kind::kNumber});
   }
 }
 

@@ -54,37 +54,53 @@ Task::Task(TaskKind kind, std::vector<TaskRow> rows)
 
 namespace {
 
-// The row of a kind of examples and a model type, and that model.
-std::pair<const TaskRow*, const ModelRow*> find_rows(const Config& config,
-                                                     const ExampleKind& examples) {
-  const Task& task = static_cast<const Task&>(*config.task);
-  for (const TaskRow& row : task.rows) {
+struct Rows {
+  const TaskRow* task = nullptr;
+  const ModelRow* model = nullptr;
+};
+
+// The row of a kind of examples and a model type, and that model; none if they do not go together.
+Rows find_rows(const Config& config, const ExampleKind& examples) {
+  for (const TaskRow& row : static_cast<const Task&>(*config.task).rows) {
     if (row.examples != &examples) continue;
     const auto model = std::ranges::find(row.models, config.model_type, &ModelRow::type);
     if (model != row.models.end()) return {&row, *model};
   }
-  check(false, "task", task.name, " trains no ", name_of(config.model_type), " on ", examples.name,
-        '.');
   return {};
+}
+
+// Those of the config's own data, which rules.cpp has checked.
+Rows rows_of(const Config& config) {
+  const Rows rows = find_rows(config, examples_of(config));
+  check(rows.task != nullptr, "task", config.task->name, " trains no ", name_of(config.model_type),
+        " on ", examples_of(config).name, '.');
+  return rows;
 }
 
 }  // namespace
 
-const ModelRow& model_of(const Config& config) {
-  return *find_rows(config, examples_of(config)).second;
-}
+const ModelRow& model_of(const Config& config) { return *rows_of(config).model; }
 
 std::unique_ptr<TrainingTask> make_task(const Config& config, TokenizerPair tokenizers,
                                         const TaskPlace& place, const Report& report) {
-  const TaskRow& row = *find_rows(config, examples_of(config)).first;
-  return row.make(config, std::move(tokenizers), place, report);
+  return rows_of(config).task->make(config, std::move(tokenizers), place, report);
 }
 
 Evaluation evaluate_on(ModelFiles files, const std::string& device,
                        const std::vector<CorpusSpec>& corpora) {
   const Config& config = files.config;
-  const ExampleKind& examples = examples_of(*config.task, corpora.data(), config.data.rows);
-  const TaskRow& row = *find_rows(config, examples).first;
+  const ExampleKind* examples = nullptr;
+  for (const CorpusSpec& corpus : corpora) {
+    const ExampleKind& own = examples_of(*config.task, &corpus, config.data.rows);
+    if (find_rows(config, own).task != nullptr && (examples == nullptr || examples == &own)) {
+      examples = &own;
+      continue;
+    }
+    fail(ErrorKind::kConfig, "[evaluate] expected ",
+         (examples == nullptr ? examples_of(config) : *examples).name, " for the model of ",
+         files.folder, ", got ", own.name, " in ", corpus.str(), '.');
+  }
+  const TaskRow& row = *find_rows(config, *examples).task;
   return row.evaluate(std::move(files), device, corpora);
 }
 

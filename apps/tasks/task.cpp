@@ -197,11 +197,35 @@ std::vector<double> target_log_probabilities(const Var& logits, const Tensor& ta
   return values;
 }
 
+namespace {
+
+// Metrics that are better when they are larger, besides those of data/scores/metrics.h.
+struct TaskScore {
+  const char* name;
+  bool in_percent = true;
+};
+constexpr TaskScore kScores[] = {
+    {"accuracy"},       {"exact_match"},     {"f1"},      {"micro_f1"}, {"macro_f1"},
+    {"precision"},      {"recall"},          {"rouge_1"}, {"rouge_2"},  {"rouge_l"},
+    {"pearson", false}, {"spearman", false},
+};
+
+const TaskScore* find_score(const std::string& metric) {
+  const auto* const found = std::ranges::find_if(
+      kScores, [&](const TaskScore& score) { return std::string_view(score.name) == metric; });
+  return found == std::end(kScores) ? nullptr : found;
+}
+
+}  // namespace
+
 bool larger_is_better(const std::string& metric) {
-  if (const MetricKind* kind = find_metric(metric)) return kind->larger_is_better;
-  return metric.starts_with("rouge") || metric == "accuracy" || metric == "exact_match" ||
-         metric.ends_with("f1") || metric == "precision" || metric == "recall" ||
-         metric == "pearson" || metric == "spearman";
+  const MetricKind* const kind = find_metric(metric);
+  return kind != nullptr ? kind->larger_is_better : find_score(metric) != nullptr;
+}
+
+bool is_in_percent(const std::string& metric) {
+  if (const TaskScore* score = find_score(metric)) return score->in_percent;
+  return larger_is_better(metric);
 }
 
 }  // namespace tapestry

@@ -254,5 +254,7 @@ inline constexpr const char* kCutAtLimit = "cut_at_limit";
 
 /// True for metrics that are better when they are larger (bleu, rouge, accuracy, f1, ...).
 bool larger_is_better(const std::string& metric);
+/// True for those of them that are shown in percent.
+bool is_in_percent(const std::string& metric);
 
 }  // namespace tapestry

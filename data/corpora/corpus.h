@@ -43,15 +43,17 @@
 namespace tapestry {
 
 /// One corpus of a list. Set exactly one of: source and target, records, ding, text, images, squad,
-/// conll.
-/// The set columns decide the kind of the records (data/corpora/records/record_files.h):
+/// conll. The set columns decide the kind of the records (data/corpora/records/record_files.h):
 ///
 ///   prompt and answer           prompts that a causal model answers (data/examples/prompts.h)
 ///   label_column                texts with a class each; so are images (data/images/images.h)
 ///   context_column              questions about texts (data/examples/questions.h), as are squad's
 ///   x_column, x_columns, y_column, class_column   points for regression (data/examples/points.h)
-///   tokens_column, tags_column  words with a tag each (data/corpora/records/tagged_reader.h); so
-///   is a conll text_column                 texts source_column, target_column  pairs of sentences
+///   tokens_column, tags_column  words with a tag each (data/corpora/records/tagged_reader.h)
+///   text_column                 texts
+///   source_column, target_column  pairs of sentences
+///
+/// A conll holds words with a tag each, too.
 ///
 /// Without any column a tsv holds pairs, a jsonl questions and a csv points.
 struct CorpusSpec {

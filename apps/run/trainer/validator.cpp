@@ -21,7 +21,7 @@ constexpr const char* kTest = "test";  // the kind of lines of metrics.jsonl
 std::string listed(const std::map<std::string, double>& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics) {
-    const int digits = name == kCutAtLimit ? 0 : larger_is_better(name) ? 2 : 4;
+    const int digits = name == kCutAtLimit ? 0 : is_in_percent(name) ? 2 : 4;
     text += fmt::format(" {} {:.{}f}", name, value, digits);
   }
   return text;

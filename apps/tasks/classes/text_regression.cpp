@@ -158,7 +158,7 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
   warn_of_dropped(corpus.counts);
   const auto metrics = metrics_of(rate_corpus(*model, corpus, {}), corpus);
   Evaluation result;
-  for (const char* name : {"mse", "pearson", "spearman"}) result.add(name, metrics.at(name));
+  result.add(metrics, {"mse", "pearson", "spearman"});
   result.add_count("texts", corpus.size());
   return result;
 }

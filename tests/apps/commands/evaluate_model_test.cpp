@@ -7,6 +7,7 @@ namespace tapestry {
 namespace {
 
 using Json = nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 
 class EvaluateModelTest : public testing::Test {
@@ -97,6 +98,13 @@ TEST_F(EvaluateModelTest, SaysWhatItNeeds) {
   folder_.write("other.csv", "label,text\nnever,ba\n");
   EXPECT_THAT(fails("--data other.csv", 3),
               HasSubstr("other.csv:2 must have one of the labels early, late, got 'never'."));
+  EXPECT_THAT(fails("--data images=train-images.gz --data labels=train-labels", 2),
+              AllOf(HasSubstr("[evaluate] expected texts with a class each for the model of "
+                              "classification/best, got images in "),
+                    HasSubstr("/train-images.gz, ")));
+  EXPECT_THAT(fails("--data source=valid.src --data target=valid.tgt", 2),
+              HasSubstr("source=valid.src: unknown key 'source'; known: images, tsv, csv, jsonl, "
+                        "label_column, "));
 }
 
 }  // namespace
