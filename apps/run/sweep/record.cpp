@@ -29,7 +29,9 @@ std::string difference(const Json& before, const Json& now) {
   for (const Json& all : {a, b}) {
     for (const auto& [key, value] : all.items()) {
       const std::string then = text_of(a, key), today = text_of(b, key);
-      if (then != today) return concat(key.substr(1), " was ", then, " and is ", today);
+      if (then == today) continue;
+      // The whole has no name; it differs if the file holds something else in place of a sweep.
+      return concat(key.empty() ? "it" : key.substr(1), " was ", then, " and is ", today);
     }
   }
   return "";

@@ -120,7 +120,19 @@ Config Sweep::load(const std::vector<std::string>& overrides, const std::string&
   return load_run_config(options_.config, all);
 }
 
+// People edit a config for their next experiment while this one still runs.
+void Sweep::expect_same_config() {
+  const std::string text = read_file(options_.config);
+  if (text == text_) return;
+  if (flat_keys(load(trials_.front().overrides, folder_)) != flat_keys(first_)) {
+    fail(ErrorKind::kConfig, "[sweep] ", options_.config,
+         " was changed while the sweep ran; the same command goes on once it is as before.");
+  }
+  text_ = text;
+}
+
 void Sweep::read_trials(const SweepTrials& drawn) {
+  text_ = read_file(options_.config);
   // Not in the trial's folder, where the next start may find a checkpoint and take its model.
   first_ = load(drawn.front(), folder_);
   metric_ = first_.training.metric_for_best_model;
@@ -239,6 +251,7 @@ int Sweep::train_rung(size_t rung, const std::vector<size_t>& going, SweepRecord
   const auto finish = [&](const Job& job, int code) {
     const std::string sentence = keep_result(job, rung, code, record);
     say(concat('[', ++done, '/', jobs.size(), "] ", sentence));
+    expect_same_config();
   };
   // A trial may lack the memory that others hold. What it comes to must not depend on how many run
   // at a time.

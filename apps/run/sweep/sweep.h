@@ -59,7 +59,8 @@ class Sweep {
   /// Trains what is missing, and calls `say` with a sentence about each run. Returns 0, or the
   /// signal that stopped it: the same call goes on later. A trial that ran out of memory beside
   /// others, or was killed, gets a second try by itself, which counts. Throws Error when a trial
-  /// fails otherwise, and as lock_for_sweep() and SweepRecord.
+  /// fails otherwise, and as lock_for_sweep() and SweepRecord; Error(kConfig) when the config file
+  /// gets other values meanwhile, which the next trial would read.
   int run(const std::function<void(const std::string&)>& say);
 
   /// The trials so far, best first: those that trained longest, then by their value.
@@ -79,6 +80,7 @@ class Sweep {
     size_t trial, of_seed;
   };
 
+  void expect_same_config();
   Config load(const std::vector<std::string>& overrides, const std::string& folder) const;
   void read_trials(const SweepTrials& drawn);
   void read_trial(const std::vector<std::string>& overrides, size_t number);
@@ -95,6 +97,7 @@ class Sweep {
   SweepOptions options_;
   SweepSpace space_;
   std::string folder_;  ///< absolute
+  std::string text_;    ///< of the config file
   Config first_;        ///< of the first trial; keys that vary are not looked at
   std::string metric_;
   bool larger_ = false;

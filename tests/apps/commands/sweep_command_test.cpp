@@ -324,6 +324,28 @@ TEST(SweepCommandTest, NonsenseIsAnErrorBeforeAnythingRuns) {
   EXPECT_THAT(complaint("data.train.text=train.src,no.src"), HasSubstr("no.src"));
 }
 
+// A trial reads the config when it starts.
+TEST(SweepCommandTest, AConfigThatChangesMeanwhileStopsTheSweep) {
+  const TinyRunFolder folder("sweep-edited");
+  const std::string config = read_file(folder.path("clm.yaml"));
+  const std::string command =
+      "sweep clm.yaml training.max_steps=200 training.learning_rate=1e-2,2e-2 --output swept";
+  const auto edit_while_it_runs = [&](const std::string& text) {
+    const pid_t sweep = start(folder, command, "said");
+    EXPECT_TRUE(comes_true(
+        [&] { return std::filesystem::exists(folder.path("swept/trial-001/metrics.jsonl")); }));
+    folder.write("clm.yaml", text);
+    return TinyRunFolder::wait(sweep);
+  };
+  EXPECT_EQ(edit_while_it_runs(config + "  clip_value: 0.5\n"), 2);
+  EXPECT_THAT(read_file(folder.path("said.err")),
+              HasSubstr("clm.yaml was changed while the sweep ran"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path("swept/trial-002")));
+  std::filesystem::remove_all(folder.path("swept"));
+  folder.write("clm.yaml", config);
+  EXPECT_EQ(edit_while_it_runs(config + "# Only a remark.\n"), 0);
+}
+
 TEST(SweepCommandTest, AnotherSweepInTheFolderIsRefused) {
   const TinyRunFolder folder("sweep-other");
   const std::string command = "sweep regression.yaml training.max_steps=10 --output swept ";
@@ -332,6 +354,11 @@ TEST(SweepCommandTest, AnotherSweepInTheFolderIsRefused) {
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, HasSubstr("trials/1/0 was \"training.learning_rate=1e-2\" and is "
                                    "\"training.learning_rate=2e-2\""));
+  for (const char* const damage : {"{", "[]", R"({"sweep": [], "results": []})"}) {
+    folder.write("swept/sweep.json", damage);
+    EXPECT_THAT(folder.run(command + "training.learning_rate=1e-3,1e-2").err,
+                HasSubstr("swept/sweep.json"));
+  }
   std::filesystem::remove(folder.path("swept/sweep.json"));
   EXPECT_THAT(folder.run(command + "training.learning_rate=1e-3,1e-2").err,
               HasSubstr("expected a new folder or one with sweep.json"));
