@@ -80,6 +80,10 @@ RunFolder::RunFolder(const std::string& path) : path_(path) {
   if (error) {
     fail(ErrorKind::kConfig, "[run] cannot create ", path_, ": ", error.message(), '.');
   }
+  if (fs::exists(file(kSweepFile))) {  // both would write a report.html
+    fail(ErrorKind::kConfig, "[run] ", path_,
+         " is the folder of a sweep; choose another output_dir.");
+  }
   lock_.emplace(path_, "run", FolderLock::Children::kDoNot);
   if (!lock_->take()) {
     fail(ErrorKind::kConfig, "[run] another training is running in ", path_,

@@ -24,7 +24,7 @@ std::vector<int64_t> checkpoint_steps(const std::string& run_folder);
 class RunFolder {
  public:
   /// Creates the folder, takes the lock, removes the remains of interrupted writes. Throws
-  /// Error(kConfig) when another process holds the lock.
+  /// Error(kConfig) when another process holds the lock, or the folder is a sweep's.
   explicit RunFolder(const std::string& path);
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/run_folder.h"
 #include "apps/run/signals.h"
@@ -17,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kSweepFile = "sweep.json";
 constexpr double kMostWaiting = 30;  // seconds until killed trials have saved
 
 // "trials/3/0: "a" then, "b" now", of the first difference; "" if there is none.

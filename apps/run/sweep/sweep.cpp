@@ -266,6 +266,7 @@ int Sweep::train_rung(size_t rung, const std::vector<size_t>& going, SweepRecord
                  code == kKilledCode ? " was killed, maybe for want of memory"
                                      : " ran out of memory beside other trials",
                  "; it is tried once more, by itself"));
+      expect_same_config();
       return;
     }
     finish(jobs[number], code);

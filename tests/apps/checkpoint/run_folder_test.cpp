@@ -128,6 +128,19 @@ TEST_F(RunFolderTest, ASmallFileIsReplacedAsAWholeOrNotAtAll) {
   EXPECT_THAT(names(), ElementsAre("folder", "notes"));
 }
 
+TEST_F(RunFolderTest, AFolderOfASweepIsRefused) {
+  fs::create_directories(run_);
+  overwrite("sweep.json", "{}");
+  try {
+    const RunFolder run(run_);
+    ADD_FAILURE() << "it was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_THAT(error.what(), HasSubstr("is the folder of a sweep"));
+  }
+  EXPECT_THAT(names(), ElementsAre("sweep.json"));
+}
+
 TEST_F(RunFolderTest, StepsAreOrderedAsNumbers) {
   RunFolder run(run_);
   for (const int64_t step : {9, 10, 100}) run.commit(step, content(step), false, 0);
