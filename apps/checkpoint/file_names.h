@@ -13,6 +13,8 @@ inline constexpr const char* kIncidentFile = "incident.txt";
 inline constexpr const char* kIncidentPrefix = "incident-";
 /// The points that a regression answers from (data/examples/points.h); only in its checkpoints.
 inline constexpr const char* kPointsFile = "points.csv";
+/// Trials and their results; only in the folder of a sweep, which no run may have.
+inline constexpr const char* kSweepFile = "sweep.json";
 /// The checkpoints of a mean; only in means of checkpoints.
 inline constexpr const char* kAverageFile = "average.json";
 

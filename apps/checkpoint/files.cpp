@@ -157,6 +157,19 @@ void write_checkpoint(const std::string& folder, const CheckpointContent& conten
   write_folder(folder, content, /*with_manifest=*/true);
 }
 
+void replace_file(const std::string& path, const std::string& text) {
+  const std::string temporary = concat(path, ".tmp-", getpid());
+  unlink(temporary.c_str());  // or the target of a link would be written
+  try {
+    stream_file(temporary, text);
+    rename_path(temporary, path);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
+  internal::flush_folder(parent_of(path));
+}
+
 void write_plain_folder(const std::string& folder, const CheckpointContent& content) {
   refuse_existing(folder);
   write_folder(folder, content, /*with_manifest=*/false);

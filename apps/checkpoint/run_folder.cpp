@@ -1,11 +1,8 @@
 #include "apps/checkpoint/run_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -13,7 +10,6 @@
 #include <utility>
 
 #include "apps/checkpoint/file_names.h"
-#include "data/files/files.h"
 
 namespace tapestry {
 namespace {
@@ -84,12 +80,12 @@ RunFolder::RunFolder(const std::string& path) : path_(path) {
   if (error) {
     fail(ErrorKind::kConfig, "[run] cannot create ", path_, ": ", error.message(), '.');
   }
-  lock_ = open(file(".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) {
-    fail(ErrorKind::kConfig, "[run] cannot write to ", path_, ": ", std::strerror(errno), '.');
+  if (fs::exists(file(kSweepFile))) {  // both would write a report.html
+    fail(ErrorKind::kConfig, "[run] ", path_,
+         " is the folder of a sweep; choose another output_dir.");
   }
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    close(lock_);
+  lock_.emplace(path_, "run", FolderLock::Children::kDoNot);
+  if (!lock_->take()) {
     fail(ErrorKind::kConfig, "[run] another training is running in ", path_,
          "; choose another output_dir.");
   }
@@ -106,10 +102,6 @@ RunFolder::RunFolder(const std::string& path) : path_(path) {
     }
     fs::remove_all(entry.path(), error);
   }
-}
-
-RunFolder::~RunFolder() {
-  if (lock_ >= 0) close(lock_);
 }
 
 std::vector<int64_t> RunFolder::steps() const { return checkpoint_steps(path_); }
@@ -145,10 +137,7 @@ void RunFolder::mend_links(int64_t last, int64_t best) const {
 }
 
 void RunFolder::write(const std::string& name, const std::string& text) const {
-  const std::string temporary = concat(file(name), ".tmp-", getpid());
-  unlink(temporary.c_str());
-  write_file(temporary, text);
-  rename_path(temporary, file(name));
+  replace_file(file(name), text);
 }
 
 void RunFolder::commit(int64_t step, const CheckpointContent& content, bool best, int64_t keep,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/checkpoint/files.h"
+#include "apps/checkpoint/folder_lock.h"
 
 namespace tapestry {
 
@@ -23,9 +24,8 @@ std::vector<int64_t> checkpoint_steps(const std::string& run_folder);
 class RunFolder {
  public:
   /// Creates the folder, takes the lock, removes the remains of interrupted writes. Throws
-  /// Error(kConfig) when another process holds the lock.
+  /// Error(kConfig) when another process holds the lock, or the folder is a sweep's.
   explicit RunFolder(const std::string& path);
-  ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
@@ -51,8 +51,7 @@ class RunFolder {
   /// checkpoint changes nothing. Throws Error(kRuntime).
   void mend_links(int64_t last, int64_t best) const;
 
-  /// Replaces a small file of the folder as a whole; a link is replaced, not followed. Throws
-  /// Error(kRuntime).
+  /// replace_file() in the folder.
   void write(const std::string& name, const std::string& text) const;
 
   /// The newest checkpoint whose manifest verifies, all its files open, or nothing. Calls `report`
@@ -65,7 +64,7 @@ class RunFolder {
   bool is_whole(int64_t step) const;
 
   std::string path_;
-  int lock_ = -1;
+  std::optional<FolderLock> lock_;  ///< once there is a folder
   int64_t protected_step_ = -1;
   std::set<int64_t> undeleted_;  ///< that `report` heard of
 };

@@ -10,6 +10,7 @@
 #include "apps/commands/command.h"
 #include "apps/commands/evaluate_translations.h"
 #include "apps/commands/options.h"
+#include "apps/commands/padded.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/task.h"
 #include "core/base/text.h"
@@ -155,12 +156,6 @@ Json json_of(const Evaluation& result) {
   }
   if (!result.classes->confusion.empty()) out["confusion"] = result.classes->confusion;
   return out;
-}
-
-// A text and spaces up to a width in characters.
-std::string padded(std::string text, int64_t width) {
-  for (int64_t i = count_code_points(text); i < width; ++i) text += ' ';
-  return text;
 }
 
 void print_classes(const ClassScores& scores) {

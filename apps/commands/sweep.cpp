@@ -3,11 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 
 #include "apps/commands/command.h"
 #include "apps/commands/options.h"
+#include "apps/commands/padded.h"
 #include "apps/commands/pages/report.h"
 #include "apps/run/signals.h"
 #include "core/base/error.h"
@@ -23,9 +27,8 @@ std::string value_of(const std::string& override_text) {
 }
 
 Cells cells_of(const SweepRow& row, int64_t seeds) {
-  Cells cells = {fmt::format("{:03}", row.trial + 1),
-                 row.mean ? fmt::format("{:.4f}", *row.mean) : "-"};
-  if (seeds > 1) cells.push_back(row.mean ? fmt::format("{:.4f}", row.half_width) : "-");
+  Cells cells = {fmt::format("{:03}", row.trial + 1), row.mean ? figure(*row.mean) : "-"};
+  if (seeds > 1) cells.push_back(row.mean ? figure(row.half_width) : "-");
   cells.push_back(std::to_string(row.updates));
   cells.push_back(row.outcome.empty() ? "not trained" : row.outcome);
   for (const std::string& override_text : row.overrides) cells.push_back(value_of(override_text));
@@ -34,14 +37,16 @@ Cells cells_of(const SweepRow& row, int64_t seeds) {
 
 // Columns of equal width, aligned to the left, two spaces apart.
 void print_table(const std::vector<Cells>& lines) {
-  std::vector<size_t> widths(lines.front().size());
+  std::vector<int64_t> widths(lines.front().size());
   for (const Cells& cells : lines) {
-    for (size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], cells[i].size());
+    for (size_t i = 0; i < cells.size(); ++i) {
+      widths[i] = std::max(widths[i], count_code_points(cells[i]));
+    }
   }
   for (const Cells& cells : lines) {
     std::string line;
     for (size_t i = 0; i < cells.size(); ++i) {
-      line += i + 1 == cells.size() ? cells[i] : fmt::format("{:<{}}  ", cells[i], widths[i]);
+      line += i + 1 == cells.size() ? cells[i] : padded(cells[i], widths[i]) + "  ";
     }
     std::cout << line << '\n';
   }
@@ -73,17 +78,36 @@ void write_page(const std::vector<SweepRow>& rows, const std::string& folder) {
   std::cerr << "report: " << path << '\n';
 }
 
+// "250", or "120 to 300" where trials differ.
+std::string range_of(const std::vector<int64_t>& updates) {
+  const auto [least, most] = std::ranges::minmax(updates);
+  return least == most ? concat(most) : concat(least, " to ", most);
+}
+
 // What will be trained, before it is.
 std::string plan_of(const Sweep& sweep, const SweepOptions& options) {
   const Halving& halving = sweep.halving();
   std::string text = concat("sweep: ", sweep.trials(), sweep.trials() == 1 ? " trial" : " trials");
   if (options.seeds > 1) text += concat(" of ", options.seeds, " seeds");
   for (size_t rung = 0; halving.rungs() > 1 && rung < halving.rungs(); ++rung) {
-    text += concat(rung == 0 ? ", " : ", then ", halving.trials[rung], " to update ",
-                   halving.updates[rung].front());
+    text += concat(rung == 0 ? ", " : ", then ", halving.trials[rung], " until update ",
+                   range_of(halving.updates[rung]));
   }
-  if (halving.rungs() > 1) text += concat("; ", halving.most_updates(), " updates of each seed");
+  if (halving.rungs() > 1) {
+    text += concat("; at most ", halving.most_updates(), " updates of each seed");
+  }
   return text;
+}
+
+// One word of a command, in quotes where the shell would read more into it.
+std::string for_shell(const std::string& word) {
+  const bool plain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("_@%+=:,./-", c) != nullptr;
+  });
+  if (plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + '\'';
 }
 
 int run_sweep(const SweepOptions& options) {
@@ -102,10 +126,9 @@ int run_sweep(const SweepOptions& options) {
   if (!rows.front().mean) {
     fail(ErrorKind::kDiverged, "[sweep] no trial has a value: all of them failed.");
   }
-  std::cerr << "best: tapestry train " << options.config;
-  for (const std::string& override_text : sweep.fixed()) std::cerr << ' ' << override_text;
-  for (const std::string& override_text : rows.front().overrides) {
-    std::cerr << ' ' << override_text;
+  std::cerr << "best: tapestry train " << for_shell(options.config);
+  for (const auto* const overrides : {&sweep.fixed(), &rows.front().overrides}) {
+    for (const std::string& text : *overrides) std::cerr << ' ' << for_shell(text);
   }
   std::cerr << '\n';
   return 0;
@@ -114,11 +137,12 @@ int run_sweep(const SweepOptions& options) {
 void add_sweep(CLI::App& app, SweepOptions& options) {
   app.add_option("config", options.config, "YAML file")->required();
   app.add_option("overrides", options.overrides,
-                 "section.key=LOW..HIGH, LOW..HIGH:log, A,B,C, or one value for all trials");
+                 "section.key=LOW..HIGH, LOW..HIGH:log, A,B,C, or one value for all trials. A "
+                 "range is drawn evenly, with :log evenly by factors, a list entry by entry");
   app.add_option("--output", options.output, "folder of the trials, the report and sweep.json")
       ->required();
   app.add_option("--trials", options.trials,
-                 "draws; without ranges it may be left out: all cells of the grid")
+                 "different draws; without ranges it may be left out: all cells of the grid")
       ->check(CLI::Range(int64_t{1}, int64_t{100000}));
   CLI::Option* const halving = app.add_flag(
       "--halving", options.halving,

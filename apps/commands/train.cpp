@@ -1,6 +1,5 @@
 // tapestry train: trains the model of a config file.
 #include <iostream>
-#include <limits>
 
 #include "apps/commands/command.h"
 #include "apps/commands/options.h"
@@ -8,6 +7,7 @@
 #include "apps/config/reference.h"
 #include "apps/run/start_training.h"
 #include "apps/run/trainer/trainer.h"
+#include "apps/run/updates.h"
 #include "core/allocator.h"
 
 namespace tapestry {
@@ -15,7 +15,7 @@ namespace {
 
 struct TrainArguments : ConfigArguments {
   std::string resume = "auto";  ///< auto | never | path of a checkpoint
-  int64_t stop_at = std::numeric_limits<int64_t>::max();
+  int64_t stop_at = kNoStop;
 };
 
 // A report that cannot be written must not change how a training ends.
@@ -34,7 +34,8 @@ void tell_report(const RunFolder* folder, RunLog& log) {
 int run_train(const TrainArguments& arguments, Program& program) {
   Ranks& ranks = program.ranks;
   StartedTraining start = start_training(
-      ranks, {arguments.config, arguments.overrides, arguments.resume, program.commit});
+      ranks,
+      {arguments.config, arguments.overrides, arguments.resume, arguments.stop_at, program.commit});
   RunFolder* const folder = start.folder.get();
   Trainer trainer(start.config, *start.task, ranks, folder, *start.log, std::move(*start.resume));
   int code = 0;

@@ -168,7 +168,10 @@ void make_task(Ranks& ranks, StartedTraining& start, const Report& report) {
 
 StartedTraining start_training(Ranks& ranks, const StartArguments& arguments) {
   StartedTraining start;
-  start.config = join_ranks(ranks, arguments.config, arguments.overrides, arguments.resume);
+  std::vector<std::string> options = {"--resume", arguments.resume};
+  // A rank that stopped at another update would leave the others waiting for it.
+  if (arguments.stop_at != kNoStop) options.push_back(concat("--stop-at=", arguments.stop_at));
+  start.config = join_ranks(ranks, arguments.config, arguments.overrides, options);
   Device device;
   if (ranks.is_first()) {
     device = set_up_machine(start.config, ranks);

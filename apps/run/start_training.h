@@ -1,6 +1,7 @@
 // The start of a training: from a config to where its first update can be computed.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct StartArguments {
   std::string config;  ///< the file
   std::vector<std::string> overrides;
   std::string resume;  ///< auto | never | path of a checkpoint
+  int64_t stop_at;     ///< of Trainer::run()
   const char* commit;  ///< of this program
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "optim/optimizer.h"
 
 namespace tapestry {
+
+/// An update that no training reaches.
+constexpr int64_t kNoStop = std::numeric_limits<int64_t>::max();
 
 /// "6230016 parameters in 87 tensors", and the number of those that learn, if not all do: the ones
 /// matched by training.lora and by each pattern of training.freeze.

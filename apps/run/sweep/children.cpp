@@ -27,7 +27,9 @@ struct Child {
 /// The children that run. Those that are left at the end are stopped and waited for.
 class Children {
  public:
-  Children() = default;
+  // A parent that ignores SIGCHLD leaves that to its children: then the system forgets how theirs
+  // ended before anybody can ask.
+  Children() { std::signal(SIGCHLD, SIG_DFL); }
   ~Children() { stop(); }
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
@@ -56,6 +58,7 @@ class Children {
     for (size_t i = 0; i < running_.size();) {
       int status = 0;
       const pid_t found = waitpid(running_[i].process, &status, WNOHANG);
+      if (found < 0 && errno != EINTR) fail_of_system("learn how a trial has ended");
       if (found != running_[i].process) {
         ++i;
         continue;

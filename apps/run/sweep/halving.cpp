@@ -7,14 +7,14 @@
 namespace tapestry {
 namespace {
 
-// Each rung's end, or nothing if two of them fall on one validation.
+// Each rung's end, or nothing if two of them fall on one validation. Integers: a product with 1/3
+// may miss a validation by a rounding.
 std::optional<std::vector<int64_t>> ends_of(const TrialLength& length, int64_t factor,
                                             size_t rungs) {
   std::vector<int64_t> ends(rungs, length.max_steps);
-  double share = 1;
+  int64_t exact = length.max_steps;
   for (size_t rung = rungs - 1; rung-- > 0;) {
-    share /= static_cast<double>(factor);
-    const auto exact = static_cast<int64_t>(static_cast<double>(length.max_steps) * share);
+    exact /= factor;
     const int64_t validations = std::max<int64_t>(1, exact / length.eval_steps);
     ends[rung] = validations * length.eval_steps;
     if (ends[rung] >= ends[rung + 1]) return std::nullopt;

@@ -1,15 +1,13 @@
 #include "apps/run/sweep/record.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <time.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
+#include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/files.h"
+#include "apps/checkpoint/run_folder.h"
+#include "apps/run/signals.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "data/files/files.h"
@@ -17,6 +15,7 @@
 namespace tapestry {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr double kMostWaiting = 30;  // seconds until killed trials have saved
@@ -30,20 +29,17 @@ std::string difference(const Json& before, const Json& now) {
   for (const Json& all : {a, b}) {
     for (const auto& [key, value] : all.items()) {
       const std::string then = text_of(a, key), today = text_of(b, key);
-      if (then != today) return concat(key.substr(1), " was ", then, " and is ", today);
+      if (then == today) continue;
+      // The whole has no name; it differs if the file holds something else in place of a sweep.
+      return concat(key.empty() ? "it" : key.substr(1), " was ", then, " and is ", today);
     }
   }
   return "";
 }
 
-// Runs of nobody knows which values would count as trials.
-void expect_no_trials(const std::string& folder) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!entry.is_directory() || !name.starts_with("trial-")) continue;
-    fail(ErrorKind::kConfig, "[sweep] expected a new folder or one with sweep.json, got ", folder,
-         " with ", name, "; choose another --output.");
-  }
+// True for a file that only an interrupted save leaves behind.
+bool is_left_over(const std::string& name) {
+  return name.starts_with(kSweepFile) && name.find(".tmp-") != std::string::npos;
 }
 
 Json json_of(const RungResult& result) {
@@ -62,39 +58,58 @@ RungResult result_of(const Json& value) {
 
 }  // namespace
 
-SweepRecord::SweepRecord(const std::string& folder, const Json& identity)
-    : folder_(folder), path_(folder + "/sweep.json"), identity_(identity) {
-  lock();
-  try {
-    if (std::filesystem::exists(path_)) {
-      read(identity);
-    } else {
-      expect_no_trials(folder_);
-      write();
-    }
-  } catch (...) {
-    close(lock_);
-    throw;
+void expect_folder_for_sweep(const std::string& folder) {
+  const auto refuse = [&](const std::string& what) {
+    fail(ErrorKind::kConfig, "[sweep] expected a new folder or one with ", kSweepFile, ", got ",
+         folder, what, "; choose another --output.");
+  };
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  if (!fs::exists(status)) return;
+  if (!fs::is_directory(status)) refuse(", a file");
+  if (fs::exists(folder + '/' + kSweepFile)) return;
+  if (fs::exists(folder + "/config.yaml") || !checkpoint_steps(folder).empty()) {
+    refuse(", the folder of a run");
+  }
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    // A sweep that was killed before its first save leaves these.
+    const std::string name = entry.path().filename().string();
+    if (name != ".lock" && !is_left_over(name)) refuse(concat(" with ", name));
   }
 }
 
-SweepRecord::~SweepRecord() { close(lock_); }
-
-void SweepRecord::lock() {
-  // Without O_CLOEXEC: a trial holds it, too, so that no two ever train in one folder.
-  lock_ = open((folder_ + "/.lock").c_str(), O_RDWR | O_CREAT, 0644);
-  if (lock_ < 0) {
-    fail(ErrorKind::kConfig, "[sweep] cannot write to ", folder_, ": ", std::strerror(errno), '.');
+std::optional<FolderLock> lock_for_sweep(const std::string& folder,
+                                         const std::function<void(const std::string&)>& say) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    fail(ErrorKind::kConfig, "[sweep] cannot create ", folder, ": ", error.message(), '.');
   }
+  FolderLock lock(folder, "sweep", FolderLock::Children::kShareIt);
   const double begun = steady_seconds();
-  while (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+  for (bool told = false; !lock.take(); told = true) {
+    if (pending_signal() != 0) return std::nullopt;
+    if (!told) say(concat("waits for trials of a sweep that was killed, which save in ", folder));
     if (steady_seconds() - begun > kMostWaiting) {
-      close(lock_);
-      fail(ErrorKind::kConfig, "[sweep] another sweep is running in ", folder_,
+      fail(ErrorKind::kConfig, "[sweep] another sweep, or a trial of one, is running in ", folder,
            "; choose another --output.");
     }
     constexpr timespec kWhile = {.tv_sec = 0, .tv_nsec = 100'000'000};
     nanosleep(&kWhile, nullptr);
+  }
+  return lock;
+}
+
+SweepRecord::SweepRecord(const std::string& folder, const Json& identity)
+    : path_(folder + '/' + kSweepFile), identity_(identity) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    std::error_code error;
+    if (is_left_over(entry.path().filename().string())) fs::remove(entry.path(), error);
+  }
+  if (fs::exists(path_)) {
+    read(identity);
+  } else {
+    write();
   }
 }
 
@@ -133,10 +148,7 @@ void SweepRecord::write() const {
     entry.update(json_of(result));
     results.push_back(std::move(entry));
   }
-  const std::string aside = path_ + ".tmp";
-  write_file(aside, Json{{"sweep", identity_}, {"results", std::move(results)}}.dump(1) + '\n');
-  internal::rename_path(aside, path_);
-  internal::flush_folder(folder_);
+  replace_file(path_, Json{{"sweep", identity_}, {"results", std::move(results)}}.dump(1) + '\n');
 }
 
 }  // namespace tapestry

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
+
+#include "apps/checkpoint/folder_lock.h"
 
 namespace tapestry {
 
@@ -14,19 +17,26 @@ namespace tapestry {
 struct RungResult {
   std::optional<double> value = {};  ///< the best metric so far; none if it has failed
   int64_t updates = 0;
-  std::string outcome = "done";  ///< "done", "diverged", "out of memory"
+  std::string outcome = "done";  ///< "done", "diverged", "out of memory", "killed"
 };
+
+/// Throws Error(kConfig) unless the folder is new, empty or of a sweep: the files of a sweep would
+/// replace some of an ordinary run, and runs of nobody knows which values would count as trials.
+void expect_folder_for_sweep(const std::string& folder);
+
+/// Makes the folder and takes its lock, which trials inherit, so that no two ever train in one
+/// folder. Waits for the trials of a sweep that was killed, and tells `say` so. Returns nothing if
+/// a signal asked this process to stop. Throws Error(kConfig) if another sweep runs there, or if
+/// the folder cannot be written.
+std::optional<FolderLock> lock_for_sweep(const std::string& folder,
+                                         const std::function<void(const std::string&)>& say);
 
 class SweepRecord {
  public:
-  /// Takes the lock of the folder, which must exist; children inherit it. Waits for the trials of a
-  /// sweep that was killed. Reads sweep.json, or begins it. Throws Error(kConfig) if another sweep
-  /// runs there or if `identity`, what the sweep is, is not the one of the file, and Error(kData)
-  /// if the file is damaged.
+  /// Reads sweep.json, or begins it; the caller holds the folder's lock. Throws Error(kConfig) if
+  /// `identity`, what the sweep is, is not the one of the file, and Error(kData) if the file is
+  /// damaged.
   SweepRecord(const std::string& folder, const nlohmann::ordered_json& identity);
-  ~SweepRecord();
-  SweepRecord(const SweepRecord&) = delete;
-  SweepRecord& operator=(const SweepRecord&) = delete;
 
   /// Results that the file had when it was opened.
   size_t found() const { return found_; }
@@ -35,12 +45,10 @@ class SweepRecord {
   void add(const std::string& run, size_t rung, RungResult result);
 
  private:
-  void lock();
   void read(const nlohmann::ordered_json& identity);
   void write() const;
 
-  std::string folder_, path_;
-  int lock_ = -1;
+  std::string path_;
   size_t found_ = 0;
   nlohmann::ordered_json identity_;
   std::map<std::pair<std::string, size_t>, RungResult> results_;

@@ -109,6 +109,10 @@ class SpaceReader {
     const bool has_low = parse_yaml_double(low, range.low);
     const bool has_high = parse_yaml_double(high, range.high);
     if (!has_low && !has_high && how != "log") return false;
+    if (high.starts_with('.')) {  // 1e-4...1e-1 does not mean to 0.01
+      complain(text, concat("three dots are no range; if '", high, "' is meant, write 0", high));
+      return true;
+    }
     range.log = how == "log";
     range.whole = is_integer_key(key);
     const std::string problem = !has_low    ? concat("'", low, "' is no number")
@@ -145,15 +149,26 @@ class SpaceReader {
   std::vector<std::string> problems_;
 };
 
-// The value at `place` of [0, 1), with four digits: a rate is no finer than that.
+// Digits that tell about 10000 places of the range apart, and at least four: a rate is no finer.
+int digits_of(const SweepRange& range, double value) {
+  if (value == 0) return 4;
+  const auto magnitude = [](double of) { return std::floor(std::log10(std::abs(of))); };
+  return static_cast<int>(
+      std::clamp(magnitude(value) - magnitude(range.high - range.low) + 4, 4.0, 17.0));
+}
+
+// The value at `place` of [0, 1): linear, or with :log the same share for each factor. Of a whole
+// range each integer n has the places from n to n + 1.
 std::string value_at(const SweepRange& range, double place) {
   const double top = range.whole ? range.high + 1 : range.high;
   const double value =
       range.log ? std::exp(std::log(range.low) + place * (std::log(top) - std::log(range.low)))
                 : range.low + place * (top - range.low);
-  if (range.whole) return shortest(std::clamp(std::floor(value), range.low, range.high));
+  if (range.whole) {  // never 1e+05, which is no integer to the config's reader
+    return concat(static_cast<int64_t>(std::clamp(std::floor(value), range.low, range.high)));
+  }
   char digits[32];
-  std::snprintf(digits, sizeof digits, "%.4g", value);
+  std::snprintf(digits, sizeof digits, "%.*g", digits_of(range, value), value);
   double rounded = 0;
   parse_yaml_double(digits, rounded);
   return shortest(std::clamp(rounded, range.low, range.high));

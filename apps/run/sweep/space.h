@@ -11,7 +11,7 @@ namespace tapestry {
 /// Numbers from `low` to `high`, both included.
 struct SweepRange {
   double low = 0, high = 0;
-  bool log = false;    ///< equal shares for equal factors
+  bool log = false;    ///< equal shares for equal factors; else for equal differences
   bool whole = false;  ///< integers only
 };
 
@@ -35,10 +35,12 @@ SweepSpace parse_sweep_space(const std::vector<std::string>& overrides);
 /// The overrides of each trial: one "key=value" for each axis.
 using SweepTrials = std::vector<std::vector<std::string>>;
 
-/// Draws `count` different trials. A draw is a function of (seed, key, trial): neither more trials
-/// nor another axis change it. Lists only: `count` cells of their grid, or all in order if it is 0;
-/// without any axis one trial. Throws Error(kConfig) if the space has fewer trials, or if a range
-/// comes without a count.
+/// Draws `count` different trials. Each axis is drawn by itself, an entry of a list or a place of a
+/// range, uniformly: a function of (seed, key, trial), which neither more trials nor another axis
+/// change. Only a trial that is equal to an earlier one is drawn again as a whole. Numbers have
+/// four digits, or more in a narrow range far from 0. Lists only: if `count` is 0 or the size of
+/// their grid, all its cells in order; without any axis one trial. Throws Error(kConfig) if the
+/// space has fewer trials, or if a range comes without a count.
 SweepTrials draw_trials(const SweepSpace& space, int64_t count, uint64_t seed);
 
 }  // namespace tapestry

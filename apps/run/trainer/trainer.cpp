@@ -38,7 +38,7 @@ int Trainer::run(int64_t stop_at) {
   if (state_.owes_validation && validate()) save(/*best=*/true);
   while (!is_over()) {
     if (state_.step >= stop_at) {
-      pause();
+      pause(stop_at, first_step);
       return 0;
     }
     const double before = steady_seconds();
@@ -120,19 +120,26 @@ void Trainer::save(bool best) {
 
 int Trainer::stop(int signal) {
   save(false);
-  const int64_t step = keeper_.saved_step();
-  const std::string where =
-      step == state_.step ? "from here" : concat("from the checkpoint of update ", step);
-  training_.log.info(concat(
-      "stopped by ", name_of_signal(signal), " after update ", state_.step,
-      step < 0 ? "; nothing was saved" : "; the same command (--resume auto) goes on " + where));
+  training_.log.info(concat("stopped by ", name_of_signal(signal), " after update ", state_.step,
+                            "; the same command (--resume auto) ", from_where()));
   return 128 + signal;
 }
 
-void Trainer::pause() {
+void Trainer::pause(int64_t stop_at, int64_t first) {
   save(false);
-  training_.log.info(concat("stopped after update ", state_.step,
-                            " as it was asked to; the same command without --stop-at goes on"));
+  const std::string what =
+      first < stop_at
+          ? concat("stopped after update ", state_.step, " as it was asked to")
+          : concat("nothing is trained: update ", first, " is there, --stop-at is ", stop_at);
+  training_.log.info(concat(what, "; the same command without --stop-at ", from_where()));
+}
+
+// A save waits while the last update or validation is not finite.
+std::string Trainer::from_where() const {
+  const int64_t step = keeper_.saved_step();
+  if (step < 0) return "begins anew, because nothing was saved";
+  if (step == state_.step) return "goes on from here";
+  return concat("goes on from the checkpoint of update ", step);
 }
 
 Replayed Trainer::replay(int64_t step) {

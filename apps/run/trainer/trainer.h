@@ -1,7 +1,6 @@
 // The training loop: the same for every task.
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "apps/run/trainer/keeper.h"
 #include "apps/run/trainer/updater.h"
 #include "apps/run/trainer/validator.h"
+#include "apps/run/updates.h"
 #include "autograd/first_not_finite.h"
 
 namespace tapestry {
@@ -32,10 +32,11 @@ class Trainer {
           Resume&& resume);
 
   /// Trains to the end, to update `stop_at`, or until a signal or a time limit: saves, and returns
-  /// the exit code (0, or 128 + the signal's number). A run that is stopped before its end goes on
-  /// with the same bits as one that was not. Throws Error(kDiverged) as Divergence::watch(), and at
-  /// the end if the last update or validation was not finite. Nothing is saved meanwhile.
-  int run(int64_t stop_at = std::numeric_limits<int64_t>::max());
+  /// the exit code (0, or 128 + the signal's number). Trains nothing if `stop_at` is reached
+  /// already. A run that is stopped before its end goes on with the same bits as one that was not.
+  /// Throws Error(kDiverged) as Divergence::watch(), and at the end if the last update or
+  /// validation was not finite. Nothing is saved meanwhile.
+  int run(int64_t stop_at = kNoStop);
 
   /// Computes the updates up to this one, and this one's gradients, as run() does or did. Nothing
   /// is written, and the training cannot continue afterwards. Throws as run().
@@ -53,8 +54,11 @@ class Trainer {
   void save(bool best);
   /// Saves, and returns the exit code.
   int stop(int signal);
-  /// Saves at the update that the caller asked for.
-  void pause();
+  /// Saves at the update that the caller asked for, or says that the run, which began with update
+  /// `first`, was there already.
+  void pause(int64_t stop_at, int64_t first);
+  /// "goes on from here", or what a later start does if the last update is not saved.
+  std::string from_where() const;
   /// True after the last update, or when patience or time is over.
   bool is_over() const;
   /// The end of a run that nothing stopped.

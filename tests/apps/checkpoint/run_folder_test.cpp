@@ -115,6 +115,32 @@ TEST_F(RunFolderTest, TellsOnceWhatItCannotDelete) {
   EXPECT_EQ(told.size(), 1u);
 }
 
+TEST_F(RunFolderTest, ASmallFileIsReplacedAsAWholeOrNotAtAll) {
+  const RunFolder run(run_);
+  static std::vector<std::string> stages;
+  stages.clear();
+  internal::checkpoint_stage_hook = [](const char* stage) { stages.emplace_back(stage); };
+  run.write("notes", "first");
+  EXPECT_THAT(stages, ElementsAre("file written", "renamed", "folder flushed"));
+  EXPECT_EQ(read_file(run.file("notes")), "first");
+  fs::create_directories(fs::path(run_) / "folder" / "inside");
+  EXPECT_THROW(run.write("folder", "text"), Error);
+  EXPECT_THAT(names(), ElementsAre("folder", "notes"));
+}
+
+TEST_F(RunFolderTest, AFolderOfASweepIsRefused) {
+  fs::create_directories(run_);
+  overwrite("sweep.json", "{}");
+  try {
+    const RunFolder run(run_);
+    ADD_FAILURE() << "it was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_THAT(error.what(), HasSubstr("is the folder of a sweep"));
+  }
+  EXPECT_THAT(names(), ElementsAre("sweep.json"));
+}
+
 TEST_F(RunFolderTest, StepsAreOrderedAsNumbers) {
   RunFolder run(run_);
   for (const int64_t step : {9, 10, 100}) run.commit(step, content(step), false, 0);

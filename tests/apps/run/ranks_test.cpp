@@ -125,6 +125,22 @@ TEST_P(WeightsOfRanks, AnyNumberOfRanksHasTheSameBits) {
             folder_.result("run-1").at("model.safetensors"));
 }
 
+// The others would wait for the rank that stopped.
+class StopsOfRanks : public RanksTest {};
+
+TEST_P(StopsOfRanks, AllStopAtTheSameUpdate) {
+  const std::string run = concat("train ", GetParam(), ".yaml output_dir=run",
+                                 " training.gradient_accumulation_steps=4 --stop-at=");
+  const TinyRunFolder::Outcome differ =
+      folder_.run_ranks(2, concat(run, "2 : -np 1 '", tapestry_binary(), "' ", run, 3));
+  EXPECT_EQ(differ.code, 2);
+  EXPECT_THAT(differ.err, HasSubstr("expected the command line of rank 0 everywhere"));
+  EXPECT_THAT(differ.err, HasSubstr("--stop-at=3"));
+  const TinyRunFolder::Outcome agree = folder_.run_ranks(2, run + "2");
+  EXPECT_EQ(agree.code, 0);
+  EXPECT_THAT(agree.err, HasSubstr("stopped after update 2 as it was asked to"));
+}
+
 // A rank would average the roundings of weights whose float32 values another rank has.
 TEST_P(RanksTest, AveragesOfSlicesAreRefusedInMixedPrecision) {
   const std::vector<std::string> overrides = {"dtype=bfloat16", "training.ema_decay=0.9"};
@@ -190,6 +206,7 @@ TEST_P(MuonOfRanks, AnotherNumberOfThemGoesOn) {
 INSTANTIATE_TEST_SUITE_P(Tasks, MuonOfRanks, testing::Values("translation", "images"));
 INSTANTIATE_TEST_SUITE_P(Translation, WeightsOfRanks, testing::Values("translation"));
 INSTANTIATE_TEST_SUITE_P(Clm, NormsOfRanks, testing::Values("clm"));
+INSTANTIATE_TEST_SUITE_P(Clm, StopsOfRanks, testing::Values("clm"));
 INSTANTIATE_TEST_SUITE_P(Tasks, RanksTest, testing::ValuesIn([] {
                            std::vector<std::string> tasks = {"regression"};
                            for (const auto& [task, config] : kTinyTasks) tasks.push_back(task);

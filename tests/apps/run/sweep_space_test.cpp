@@ -78,6 +78,34 @@ TEST(SweepSpaceTest, RangesAreDrawnByTheirScale) {
   EXPECT_THAT(steps, ElementsAre(1, 2, 3));
 }
 
+// The config's reader takes no 1e+05 for an integer.
+TEST(SweepSpaceTest, IntegersAreWrittenAsSuch) {
+  const SweepSpace space = parse_sweep_space(
+      {"training.warmup_steps=99999..100001", "training.max_steps=1e5..1e15:log"});
+  std::set<std::string> warmups;
+  for (const std::vector<std::string>& trial : draw_trials(space, 50, 1)) {
+    int64_t steps = 0;
+    EXPECT_TRUE(parse_yaml_integer(trial[1].substr(trial[1].find('=') + 1), steps)) << trial[1];
+    warmups.insert(trial[0]);
+  }
+  EXPECT_THAT(warmups, ElementsAre("training.warmup_steps=100000", "training.warmup_steps=100001",
+                                   "training.warmup_steps=99999"));
+}
+
+TEST(SweepSpaceTest, SmallNumbersAndNarrowRangesKeepTheirDigits) {
+  const SweepSpace space = parse_sweep_space(
+      {"training.learning_rate=1e-9..1e-7:log", "training.ema_decay=0.9991..0.9999"});
+  std::set<double> rates, decays;
+  for (const std::vector<std::string>& trial : draw_trials(space, 50, 1)) {
+    rates.insert(number_behind(trial[0]));
+    decays.insert(number_behind(trial[1]));
+  }
+  EXPECT_GT(rates.size(), 45);
+  EXPECT_GT(decays.size(), 45);
+  EXPECT_TRUE(*rates.begin() >= 1e-9 && *rates.rbegin() <= 1e-7);
+  EXPECT_TRUE(*decays.begin() >= 0.9991 && *decays.rbegin() <= 0.9999);
+}
+
 TEST(SweepSpaceTest, ADrawDependsOnSeedKeyAndTrialOnly) {
   const auto rates = [](const std::vector<std::string>& overrides, int64_t count, uint64_t seed) {
     std::vector<std::string> values;
@@ -99,6 +127,7 @@ TEST(SweepSpaceTest, NonsenseIsAnError) {
   EXPECT_THAT(complaint_of({rate + "1e-2..1e-4"}), HasSubstr("LOW < HIGH, got 0.01 and 1e-04"));
   EXPECT_THAT(complaint_of({rate + "0..1:log"}), HasSubstr("begins above 0, got 0"));
   EXPECT_THAT(complaint_of({rate + "1e-4..fast"}), HasSubstr("'fast' is no number"));
+  EXPECT_THAT(complaint_of({rate + "1e-4...1e-1"}), HasSubstr("three dots are no range"));
   EXPECT_THAT(complaint_of({rate + "1..2:lin"}), HasSubstr("got ':lin'"));
   EXPECT_THAT(complaint_of({rate + "1,,2"}), HasSubstr("a value of the list is empty"));
   EXPECT_THAT(complaint_of({rate + "1,2,1"}), HasSubstr("'1' is there twice"));
@@ -128,6 +157,14 @@ TEST(SweepHalvingTest, RungsEndAtValidationsOfTheirTrial) {
   EXPECT_EQ(halving_of(std::vector<TrialLength>(8, {100, 30}), 2).rungs(), 2);
 }
 
+// 98 / 7 / 7 is 2, and 98 * (1 / 7 / 7) is a little less.
+TEST(SweepHalvingTest, RungsAreDividedAsIntegers) {
+  const Halving halving = halving_of(std::vector<TrialLength>(49, {98, 1}), 7);
+  ASSERT_EQ(halving.rungs(), 3);
+  EXPECT_EQ(halving.updates[0].front(), 2);
+  EXPECT_EQ(halving.updates[1].front(), 14);
+}
+
 TEST(SweepHalvingTest, NonsenseIsAnError) {
   const auto complaint = [](const std::vector<TrialLength>& lengths, int64_t factor) {
     try {
@@ -149,6 +186,13 @@ TEST(SweepHalvingTest, TheBestSurvive) {
   EXPECT_THAT(survivors({0, 1, 2, 3, 4}, values, /*larger=*/false, 3), ElementsAre(2, 3, 4));
   EXPECT_THAT(survivors({0, 1, 2, 3, 4}, values, /*larger=*/true, 2), ElementsAre(0, 3));
   EXPECT_THAT(survivors({1, 4}, values, /*larger=*/true, 2), ElementsAre(4));
+}
+
+TEST(SweepTableTest, SmallMetricsKeepTheirDigits) {
+  EXPECT_EQ(figure(27.3125), "27.3125");
+  EXPECT_EQ(figure(0), "0.0000");
+  EXPECT_EQ(figure(-0.05), "-0.05");
+  EXPECT_EQ(figure(1.23456e-5), "1.235e-05");
 }
 
 // Values and interval of a worked example: mean 5, deviation 2, four values, t = 3.182.
