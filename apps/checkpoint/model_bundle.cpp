@@ -64,6 +64,12 @@ TokenClassifier build_model(const Config& config, const TokenizerPair& tokenizer
 }
 
 template <>
+TextEmbedder build_model(const Config& config, const TokenizerPair& tokenizers,
+                         const ParamScope& scope) {
+  return TextEmbedder(config.model, text_vocabulary(tokenizers), scope);
+}
+
+template <>
 ImageClassifier build_model(const Config& config, const TokenizerPair&, const ParamScope& scope) {
   const ImageSize& size = config.data.image.size;
   if (!size.known()) {
@@ -161,6 +167,7 @@ template struct ModelBundle<LanguageModel>;
 template struct ModelBundle<SequenceClassifier>;
 template struct ModelBundle<SpanExtractor>;
 template struct ModelBundle<TokenClassifier>;
+template struct ModelBundle<TextEmbedder>;
 template struct ModelBundle<ImageClassifier>;
 
 }  // namespace tapestry

@@ -14,6 +14,7 @@
 #include "nn/models/language_model.h"
 #include "nn/models/rnn_attention.h"
 #include "nn/models/span_extractor.h"
+#include "nn/models/text_embedder.h"
 #include "nn/models/token_classifier.h"
 #include "nn/models/transformer.h"
 #include "nn/models/vision_transformer.h"
@@ -94,6 +95,7 @@ using TextModel = ModelBundle<LanguageModel>;
 using TextClassifier = ModelBundle<SequenceClassifier>;
 using SpanModel = ModelBundle<SpanExtractor>;
 using TokenClassifierModel = ModelBundle<TokenClassifier>;
+using EmbeddingModel = ModelBundle<TextEmbedder>;
 using ImageModel = ModelBundle<ImageClassifier>;
 
 }  // namespace tapestry

@@ -21,6 +21,7 @@
 #include "nn/decoding/decoding.h"
 #include "nn/layers/adapter.h"
 #include "nn/models/model_options.h"
+#include "nn/models/text_embedder.h"
 #include "optim/gradient_exchange.h"
 #include "optim/optimizer.h"
 #include "optim/plateau.h"
@@ -128,6 +129,7 @@ struct Config {
   VariationOptions variation;  ///< of training pairs: tokenizer.sampling, training.word_dropout
   MaskingOptions masking;
   DenoisingOptions denoising;
+  ContrastiveOptions embedding;
   ModelType model_type = ModelType::kEncoderDecoder;
   ModelOptions model;
   BatchOptions batch;

@@ -6,6 +6,9 @@ namespace tapestry {
 
 // Constant, so that the tables of tasks may be made of them at any time.
 constinit const ExampleKind kPairExamples{.name = "pairs of sentences", .has_targets = true};
+// A row has bos, a token and eos.
+constinit const ExampleKind kTextPairExamples{
+    .name = "pairs of texts", .shortest = 3, .has_choices = false};
 constinit const ExampleKind kTextExamples{.name = "text"};
 constinit const ExampleKind kBlockExamples{.name = "text", .has_documents = true, .joined = true};
 constinit const ExampleKind kDocumentExamples{
@@ -23,7 +26,8 @@ constinit const ExampleKind kPromptExamples{
 // A row has bos, a token and eos.
 constinit const ExampleKind kLabelledExamples{
     .name = "texts with a class each", .shortest = 3, .has_classes = true};
-constinit const ExampleKind kRatedExamples{.name = "texts with a number each", .shortest = 3};
+constinit const ExampleKind kRatedExamples{
+    .name = "texts with a number each", .shortest = 3, .has_choices = false};
 constinit const ExampleKind kTaggedExamples{
     .name = "words with a tag each", .shortest = 3, .has_classes = true};
 constinit const ExampleKind kImageExamples{
@@ -35,7 +39,8 @@ constinit const ExampleKind kImageExamples{
 // A row has bos, a token of question and context, and two eos.
 constinit const ExampleKind kQuestionExamples{
     .name = "questions about contexts", .shortest = 5, .in_windows = true};
-constinit const ExampleKind kPointExamples{.name = "points", .medium = Medium::kPoints};
+constinit const ExampleKind kPointExamples{
+    .name = "points", .medium = Medium::kPoints, .has_choices = false};
 
 const ExampleKind& examples_of(const TaskKind& task, const CorpusSpec* first, TextRows rows) {
   static const CorpusSpec kNone;

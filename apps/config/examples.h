@@ -32,6 +32,7 @@ struct ExampleKind {
   bool prompted = false;       ///< prompts, and the answers that follow them
   bool has_classes = false;    ///< data.labels
   bool in_windows = false;     ///< long contexts are read in windows
+  bool has_choices = true;     ///< a target is one of several, over which a loss can spread
 
   bool of_text() const { return medium == Medium::kText; }
   bool of_images() const { return medium == Medium::kImages; }
@@ -39,6 +40,7 @@ struct ExampleKind {
 };
 
 extern const ExampleKind kPairExamples;      ///< sentences with translations
+extern const ExampleKind kTextPairExamples;  ///< texts that belong together
 extern const ExampleKind kTextExamples;      ///< documents, which the task cuts itself
 extern const ExampleKind kBlockExamples;     ///< documents, joined and cut into blocks
 extern const ExampleKind kDocumentExamples;  ///< documents, a row each

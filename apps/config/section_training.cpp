@@ -232,10 +232,10 @@ void bind_update(ConfigSection& s, Config& config) {
             [&](ConfigSection& o) { bind_optimizer(o, config); });
   bind_schedule(s, config);
   const std::string with_task = concat("with task: ", config.task->name);
-  s.read_if(!examples_of(config).of_points(), with_task, "label_smoothing",
-            training.label_smoothing,
+  const ExampleKind& examples = examples_of(config);
+  s.read_if(examples.has_choices, with_task, "label_smoothing", training.label_smoothing,
             "Probability that the loss spreads over the whole vocabulary.", from_up_to_below(0, 1));
-  const bool translates = examples_of(config).has_targets;
+  const bool translates = examples.has_targets;
   s.read_if(translates, with_task, "word_dropout", config.variation.word_dropout,
             "Chance of a source token to become the unknown one, in training only.",
             from_up_to_below(0, 1));
@@ -371,6 +371,15 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read_if(translates, why, "target_language", config.languages.target_language,
             "Language that such a model writes, such as deu_Latn; empty: the tokenizer's, if it "
             "names one.");
+}
+
+void bind_embedding(ConfigSection& s, Config& config) {
+  s.read("temperature", config.embedding.temperature,
+         "Divides the products of vectors in the loss: the smaller, the more count the texts that "
+         "are hard to tell apart.",
+         positive());
+  s.read("both_directions", config.embedding.both_directions,
+         "Sources are found by their targets, too, not only targets by their sources.");
 }
 
 void bind_answers(ConfigSection& s, Config& config) {

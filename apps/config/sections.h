@@ -58,6 +58,7 @@ void bind_training(ConfigSection& s, Config& config);
 void bind_distributed(ConfigSection& s, Config& config);
 void bind_generation(ConfigSection& s, Config& config);
 void bind_evaluation(ConfigSection& s, Config& config);
+void bind_embedding(ConfigSection& s, Config& config);
 void bind_answers(ConfigSection& s, Config& config);
 
 // The sections that only some tasks have.
@@ -68,6 +69,8 @@ inline constexpr TaskSection kDenoisingNoise{"denoising", "How the text is corru
 inline constexpr TaskSection kGeneration{
     "generation", "How outputs are searched for or drawn; the commands have options for it too.",
     bind_generation};
+inline constexpr TaskSection kVectors{"embedding", "How the vectors of pairs are compared.",
+                                      bind_embedding};
 inline constexpr TaskSection kAnswers{"answers", "What may be an answer.", bind_answers};
 inline constexpr TaskSection kEvaluation{"evaluation", "How translations are judged.",
                                          bind_evaluation};

@@ -53,6 +53,7 @@ enum Ability : unsigned {
   kLabelsWords = 1 << 8,
   kRatesTexts = 1 << 9,     ///< a number for a text
   kFindsClasses = 1 << 10,  ///< any number of classes for a text
+  kEmbedsTexts = 1 << 11,   ///< a vector for a text
 };
 
 /// A section that only some tasks have.

@@ -141,7 +141,10 @@ std::vector<std::string> undetermined_keys(const Json& model, const Config& conf
 namespace {
 
 bool carries(const Architecture& architecture, const std::string& key) {
-  return std::ranges::any_of(architecture.carried,
+  // The files of sentence_vectors.h, not config.json.
+  static const std::set<std::string> kBesideConfig = {"pooling", "normalize"};
+  return kBesideConfig.contains(key) ||
+         std::ranges::any_of(architecture.carried,
                              [&](const char* carried) { return key == carried; });
 }
 
@@ -159,7 +162,8 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
   const bool known_task = std::any_of(
       architecture.classes.begin(), architecture.classes.end(),
       [&](const ModelClass& row) { return std::string_view(row.task) == config.task->name; });
-  if (!known_task)
+  // Vectors need no head.
+  if (!known_task && !config.task->can(kEmbedsTexts))
     reasons.push_back(concat("task: ", config.task->name, " has no place in ", architecture.name));
   for (const auto& [name, value] : flat_keys(config)) {
     if (!name.starts_with(kModel)) continue;

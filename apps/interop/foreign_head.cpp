@@ -4,6 +4,7 @@
 
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/misfit_report.h"
+#include "apps/interop/sentence_vectors.h"
 #include "core/base/text.h"
 
 namespace tapestry::interop {
@@ -81,6 +82,8 @@ std::string task_of_problem(const std::string& task, const Folder& folder) {
 }  // namespace
 
 std::string task_of_head(const Folder& folder, Reasons& reasons) {
+  const bool encoder = folder.architecture->type == ModelType::kEncoder;
+  if (encoder && has_modules(folder.path)) return "embedding";
   return task_of_problem(task_of_class(folder, reasons), folder);
 }
 

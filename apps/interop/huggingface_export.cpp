@@ -9,6 +9,7 @@
 #include "apps/interop/foreign_generation.h"
 #include "apps/interop/foreign_images.h"
 #include "apps/interop/huggingface_tokenizer.h"
+#include "apps/interop/sentence_vectors.h"
 #include "apps/interop/special_ids.h"
 #include "apps/tasks/text_models.h"
 #include "core/base/text.h"
@@ -126,8 +127,10 @@ void add_classes(const Config& config, Json& theirs) {
   if (config.task->can(kFindsClasses)) theirs["problem_type"] = "multi_label_classification";
 }
 
-// True for a masked model that was imported without a head and has not learnt one.
+// True for a model of vectors, and for a masked model that was imported without a head and has not
+// learnt one.
 bool is_headless(const ModelFiles& model) {
+  if (model.config.task->can(kEmbedsTexts)) return true;
   return model.config.model_type == ModelType::kEncoder && model.config.task->can(kFillsMasks) &&
          model.config.model.transformed_head && model.tensors.find("head.dense.weight") == nullptr;
 }
@@ -271,6 +274,9 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
     const bool writes = model.config.model_type != ModelType::kEncoder;
     if (writes) files["generation_config.json"] = text_of(generation_config(model, config));
     for (auto& [file, bytes] : huggingface_tokenizer_files(model)) files[file] = std::move(bytes);
+    if (model.config.task->can(kEmbedsTexts)) {
+      for (auto& [file, bytes] : sentence_vector_files(model)) files[file] = std::move(bytes);
+    }
   }
   files[kConfigFile] = text_of(config);
   std::vector<TensorToWrite> tensors = their_tensors(architecture, model, facts);

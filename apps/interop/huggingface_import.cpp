@@ -19,6 +19,7 @@
 #include "apps/interop/gguf/gguf.h"
 #include "apps/interop/gguf/gguf_file.h"
 #include "apps/interop/peft.h"
+#include "apps/interop/sentence_vectors.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"
 #include "core/base/pattern.h"
@@ -34,7 +35,7 @@ namespace fs = std::filesystem;
 
 // A model of theirs has no corpus; its folder stands in for the config's data.
 Json corpus_of(const std::string& task, const std::string& folder, bool images) {
-  if (task == "translation") return {{"source", folder}, {"target", folder}};
+  if (task == "translation" || task == "embedding") return {{"source", folder}, {"target", folder}};
   const bool labelled = find_task(task)->usual().has_classes || find_task(task)->can(kRatesTexts);
   if (task == "question_answering") return {{"squad", folder}};
   if (task == "token_classification") return {{"conll", folder}};
@@ -64,7 +65,7 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
     // Their classifiers read what has a position, and their answers are looked for in windows of
     // 384 tokens: one that answers no longer knows what it was trained with.
     const bool whole = find_task(task)->usual().has_classes || find_task(task)->can(kRatesTexts);
-    if (whole) longest = most;
+    if (whole || task == "embedding") longest = most;
     if (task == "question_answering") {
       constexpr int64_t kWindow = 384;
       longest = std::min(kWindow, most);
@@ -87,6 +88,12 @@ std::optional<Config> our_config(const Folder& folder, const std::string& task, 
   Json model = our_model(architecture, folder.config, reasons);
   const bool predicts = has_head && (task == "mlm" || task == "clm" || task == "translation");
   if (predicts) compare_tied(folder, model, reasons, notes);
+  SentenceVectors vectors;
+  if (task == "embedding") {
+    vectors = sentence_vectors_of(folder.path, reasons, notes);
+    model["pooling"] = vectors.pooling;
+    model["normalize"] = vectors.normalize;
+  }
   const Json labels =
       find_task(task)->usual().has_classes ? labels_of(folder.config, reasons) : Json::array();
   if (task == "classification") check_classes(folder.config, labels, reasons);
@@ -109,7 +116,10 @@ std::optional<Config> our_config(const Folder& folder, const std::string& task, 
       doubles = false;
     }
   }
-  const Json data = data_of(folder, task, labels, model, reasons);
+  Json data = data_of(folder, task, labels, model, reasons);
+  if (vectors.max_length > 0) {
+    data["max_length"] = std::min(vectors.max_length, data.value("max_length", vectors.max_length));
+  }
   const fs::path path = fs::canonical(folder.path);
   const bool is_file = fs::is_regular_file(path);
   Json config = {
@@ -299,7 +309,9 @@ ImportedModel import_model(const Folder& folder) {
   };
   for (const TensorPair& pair : pairs) add(pair, imported.tensors);
   for (const TensorPair& pair : pooler_of(folder, facts)) {
-    add(pair, head.empty() ? imported.tensors : imported.spare);
+    // A model without a head keeps it for the way home.
+    const bool keeps = head.empty() || config.task->can(kEmbedsTexts);
+    add(pair, keeps ? imported.tensors : imported.spare);
   }
   if (head.empty()) {
     imported.notes.push_back(

@@ -17,11 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// True if a text has a begin and an end, as in all tasks of labels.
-bool reads_whole_texts(const Config& config) {
-  return examples_of(config).has_classes || config.task->can(kRatesTexts);
-}
-
 // The tokens that our batches put around a text.
 TextFrame frame_of(const ModelFiles& model, const SpecialIds& ids) {
   const Config& config = model.config;
@@ -35,7 +30,7 @@ TextFrame frame_of(const ModelFiles& model, const SpecialIds& ids) {
     if (begins_with_eos(config)) frame.before = model.tokenizers.target->special().document();
   } else {
     add(frame.before, ids.bos);
-    if (reads_whole_texts(config)) add(frame.after, ids.eos);
+    if (reads_whole(config)) add(frame.after, ids.eos);
   }
   return frame;
 }
@@ -54,7 +49,7 @@ Json tokens_of(const ModelFiles& model, const SpecialIds& ids) {
   add("pad_token", ids.pad);
   add("mask_token", ids.mask);
   const bool encoder = model.config.model_type == ModelType::kEncoder;
-  if (reads_whole_texts(model.config) || (encoder && tokenizer.special().one_text)) {
+  if (reads_whole(model.config) || (encoder && tokenizer.special().one_text)) {
     add("cls_token", ids.bos);
     add("sep_token", ids.eos);
   }

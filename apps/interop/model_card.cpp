@@ -45,11 +45,13 @@ constexpr CardTask kTasks[] = {
 constexpr CardTask kImages = {"classification", "image-classification",
                               "AutoModelForImageClassification"};
 
+constexpr CardTask kVectors = {"embedding", "sentence-similarity", "AutoModel"};
 constexpr CardTask kHeadless = {"mlm", "feature-extraction", "AutoModel"};
 
 // `theirs`: config.json. The class of an encoder without a head ends with "Model".
 const CardTask& task_row(const Config& config, const Json& theirs) {
   if (examples_of(config).of_images()) return kImages;
+  if (config.task->can(kEmbedsTexts)) return kVectors;
   const Json names = theirs.is_object() ? theirs.value("architectures", Json()) : Json();
   const bool named = names.is_array() && !names.empty() && names[0].is_string();
   if (config.model_type == ModelType::kEncoder && named &&

@@ -122,6 +122,16 @@ CrossEntropy dry_loss(const TokenClassifier& model, const BatchSizes& batch, con
   return model.loss(hidden, targets(batch, 1), options);
 }
 
+CrossEntropy dry_loss(const TextEmbedder& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options) {
+  const Device device = parse_device(config.device);
+  const auto vectors = [&](int64_t length) {
+    return model(ids(batch.rows, length, device), lengths(batch.rows, length, Device{}));
+  };
+  const Var sources = vectors(batch.source);
+  return contrastive_loss(sources, vectors(batch.target), {}, config.embedding, options);
+}
+
 CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options) {
   const ImageSize& size = config.data.image.size;

@@ -38,6 +38,8 @@ CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const
                       const CrossEntropyOptions& options);
 CrossEntropy dry_loss(const TokenClassifier& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options);
+CrossEntropy dry_loss(const TextEmbedder& model, const BatchSizes& batch, const Config& config,
+                      const CrossEntropyOptions& options);
 CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const Config& config,
                       const CrossEntropyOptions& options);
 

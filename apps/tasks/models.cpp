@@ -45,6 +45,8 @@ constinit const ModelRow kSpanModel =
     row<SpanExtractor>(ModelType::kEncoder, span_extractor_gradcheck);
 constinit const ModelRow kTokenClassifierModel =
     row<TokenClassifier>(ModelType::kEncoder, token_classifier_gradcheck);
+constinit const ModelRow kTextEmbedderModel =
+    row<TextEmbedder>(ModelType::kEncoder, text_embedder_gradcheck);
 constinit const ModelRow kVisionTransformerModel =
     row<ImageClassifier>(ModelType::kVit, vision_transformer_gradcheck);
 constinit const ModelRow kLinearClassifierModel =

@@ -33,6 +33,7 @@ extern const ModelRow kMaskedModel;
 extern const ModelRow kTextClassifierModel;
 extern const ModelRow kSpanModel;
 extern const ModelRow kTokenClassifierModel;
+extern const ModelRow kTextEmbedderModel;
 extern const ModelRow kVisionTransformerModel;
 extern const ModelRow kLinearClassifierModel;
 extern const ModelRow kAttentionPoolingModel;

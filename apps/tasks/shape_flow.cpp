@@ -262,6 +262,10 @@ void dry_run(const TokenClassifier& model, const DryBatch& batch, const Config&)
   model.logits(model.hidden(ids(batch.rows, batch.target), lengths(batch.rows, batch.target)));
 }
 
+void dry_run(const TextEmbedder& model, const DryBatch& batch, const Config&) {
+  model(ids(batch.rows, batch.target), lengths(batch.rows, batch.target));
+}
+
 void dry_run(const ImageClassifier& model, const DryBatch& batch, const Config& config) {
   const ImageSize& size = config.data.image.size;
   model(Tensor::zeros({batch.rows, size.height, size.width, size.channels},

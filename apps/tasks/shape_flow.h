@@ -41,6 +41,7 @@ void dry_run(const LanguageModel& model, const DryBatch& batch, const Config& co
 void dry_run(const SequenceClassifier& model, const DryBatch& batch, const Config& config);
 void dry_run(const SpanExtractor& model, const DryBatch& batch, const Config& config);
 void dry_run(const TokenClassifier& model, const DryBatch& batch, const Config& config);
+void dry_run(const TextEmbedder& model, const DryBatch& batch, const Config& config);
 void dry_run(const ImageClassifier& model, const DryBatch& batch, const Config& config);
 
 /// ModelRow::shapes of a Model.

@@ -18,6 +18,7 @@ extern const Task kClassification;
 extern const Task kTokenClassification;
 extern const Task kMultiLabel;
 extern const Task kTextRegression;
+extern const Task kEmbedding;
 extern const Task kQuestionAnswering;
 extern const Task kRegression;
 
@@ -32,6 +33,7 @@ const TaskKind* const kTasks[] = {
     &kTokenClassification,
     &kMultiLabel,
     &kTextRegression,
+    &kEmbedding,
     &kQuestionAnswering,
     &kRegression,
 };

@@ -287,6 +287,10 @@ struct ParallelCorpus {
 /// options or a spec without a target side.
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
                              const CorpusOptions& options, const LoadContext& context = {});
+/// The same; `specials` special tokens count for the length of a side.
+ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
+                             const CorpusOptions& options, int64_t specials,
+                             const LoadContext& context = {});
 
 /// Loads text without translations; takes the source side of other kinds.
 struct TextCorpus {

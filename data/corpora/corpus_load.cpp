@@ -114,13 +114,20 @@ void check_pairs(const std::vector<CorpusSpec>& specs, const CorpusOptions& opti
 
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
                              const CorpusOptions& options, const LoadContext& context) {
+  const PairRows around(tokenizers);
+  return load_parallel(specs, tokenizers, options,
+                       std::max(around.source.size(), around.target.size()), context);
+}
+
+ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
+                             const CorpusOptions& options, int64_t specials,
+                             const LoadContext& context) {
   check_pairs(specs, options);
   const bool texts = options.keep_text;
   const bool weighted = std::ranges::any_of(specs, &CorpusSpec::has_pair_weights);
   if (texts && weighted) {
     fail(ErrorKind::kConfig, "[data] pairs that are measured have no weights.");
   }
-  const PairRows around(tokenizers);
   const int64_t weights = 2;  // their column
   const auto is_weight = [](std::span<const int32_t> list) {
     const float weight = list.size() == 1 ? std::bit_cast<float>(list[0]) : 0;
@@ -136,8 +143,7 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
                   .specs = specs,
                   .source_tokenizer = *tokenizers.source,
                   .target_tokenizer = tokenizers.target.get(),
-                  .rule = {options.max_length, options.overlong,
-                           std::max(around.source.size(), around.target.size())},
+                  .rule = {options.max_length, options.overlong, specials},
                   .add =
                       [=](const EncodedPair& pair, TableBuilder& rows) {
                         const auto weight = std::bit_cast<int32_t>(pair.text.weight);
@@ -166,7 +172,7 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
   corpus.counts = table->facts().counts;
   corpus.parts = table->facts().parts;
   corpus.from_cache = table->from_cache();
-  corpus.rows = around;
+  corpus.rows = PairRows(tokenizers);
   return corpus;
 }
 

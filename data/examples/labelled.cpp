@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "data/batches/batch_rows.h"
+#include "data/batches/framed_rows.h"
 #include "data/corpora/class_names.h"
 #include "data/corpora/encode_corpus.h"
 #include "data/files/utf8.h"
@@ -137,28 +138,16 @@ LabelledBatches::LabelledBatches(const LabelledCorpus& corpus, const BatchOption
 
 LabelledBatch LabelledBatches::next() {
   const auto texts = walk_.next();
-  const TextFrame frame = corpus_->special.classified();
-  LabelledBatch batch;
-  batch.rows = static_cast<int64_t>(texts.size());
-  batch.indices.assign(texts.begin(), texts.end());
-  int64_t width = 0;
-  for (const int64_t text : texts) {
-    const int64_t length = corpus_->tokens.length(text) + frame.size();
-    width = std::max(width, length);
-    batch.tokens += length;
-  }
-  batch.ids = Tensor::full({batch.rows, width}, corpus_->special.filler(), DType::kInt32);
-  batch.lengths = Tensor::empty({batch.rows}, DType::kInt32);
-  batch.labels = Tensor::empty({batch.rows}, DType::kInt32);
+  FramedRows rows =
+      framed_rows(corpus_->tokens, texts, corpus_->special.classified(), corpus_->special.filler());
+  LabelledBatch batch{.ids = std::move(rows.ids),
+                      .lengths = std::move(rows.lengths),
+                      .labels = Tensor::empty({std::ssize(texts)}, DType::kInt32),
+                      .rows = std::ssize(texts),
+                      .tokens = rows.tokens,
+                      .indices = {texts.begin(), texts.end()}};
   for (int64_t row = 0; row < batch.rows; ++row) {
-    const int64_t text = texts[static_cast<size_t>(row)];
-    const auto tokens = corpus_->tokens[text];
-    int32_t* at = batch.ids.data<int32_t>() + row * width;
-    at = std::copy(frame.before.begin(), frame.before.end(), at);
-    at = std::copy(tokens.begin(), tokens.end(), at);
-    std::copy(frame.after.begin(), frame.after.end(), at);
-    batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(std::ssize(tokens) + frame.size());
-    batch.labels.data<int32_t>()[row] = corpus_->label(text);
+    batch.labels.data<int32_t>()[row] = corpus_->label(texts[static_cast<size_t>(row)]);
   }
   return batch;
 }

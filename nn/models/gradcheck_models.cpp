@@ -109,6 +109,21 @@ GradcheckCase tokens_case(const Inputs& in, const std::string& name, const Model
                    });
 }
 
+GradcheckCase embedder_case(const Inputs& in, const std::string& name,
+                            const ModelOptions& options) {
+  const Tensor ids = in.ints({4, 7, 5, 9, 10, 6, 3, 0, 8, 2, 0, 0}, {3, 4});
+  const Tensor others = in.ints({6, 2, 0, 5, 5, 10, 6, 2, 0}, {3, 3});
+  const Tensor lengths = in.lengths({4, 3, 2}).to(Device{});
+  const Tensor other_lengths = in.lengths({2, 3, 2}).to(Device{});
+  return loss_case(name, options, std::make_shared<Built<TextEmbedder>>(in, options, kVocabulary),
+                   [=](const TextEmbedder& model) {
+                     return contrastive_loss(model(ids, lengths), model(others, other_lengths),
+                                             {.sources = {}, .targets = {0, 1, 0}},
+                                             {.temperature = 0.5, .both_directions = true}, {})
+                         .loss;
+                   });
+}
+
 template <class Model>
 GradcheckCase image_case(const Inputs& in, const std::string& name, const ModelOptions& options) {
   const ImageClasses data{.height = 4, .width = 6, .channels = 3, .classes = 3};
@@ -289,6 +304,11 @@ void add_masked_models(Cases& cases, const Inputs& in) {
   modern.pooler = Pooler::kNormed;
   modern.bias = false;
   cases.push_back(classifier_case(in, "SequenceClassifier, ModernBERT", modern));
+  cases.push_back(embedder_case(in, "TextEmbedder", bert));
+  ModelOptions last = modern;
+  last.text_pooling = TextPooling::kLast;
+  last.unit_vectors = false;
+  cases.push_back(embedder_case(in, "TextEmbedder, last token", last));
   ModelOptions spans = bert;
   spans.bias = false;  // a softmax over places cancels a common term, such as the last norm's bias
   cases.push_back(span_case(in, "SpanExtractor", spans));
@@ -361,6 +381,10 @@ GradcheckCase span_extractor_gradcheck(const std::string& name, const ModelOptio
 
 GradcheckCase token_classifier_gradcheck(const std::string& name, const ModelOptions& options) {
   return tokens_case(Inputs(), name, options);
+}
+
+GradcheckCase text_embedder_gradcheck(const std::string& name, const ModelOptions& options) {
+  return embedder_case(Inputs(), name, options);
 }
 
 GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options) {

@@ -8,6 +8,7 @@
 #include "nn/models/language_model.h"
 #include "nn/models/rnn_attention.h"
 #include "nn/models/span_extractor.h"
+#include "nn/models/text_embedder.h"
 #include "nn/models/token_classifier.h"
 #include "nn/models/transformer.h"
 #include "nn/models/vision_transformer.h"
@@ -32,6 +33,8 @@ GradcheckCase classifier_gradcheck(const std::string& name, const ModelOptions& 
 GradcheckCase span_extractor_gradcheck(const std::string& name, const ModelOptions& options);
 /// The loss of a token classifier, by all of its parameters.
 GradcheckCase token_classifier_gradcheck(const std::string& name, const ModelOptions& options);
+/// The loss of pairs of texts by their vectors, by all of the embedder's parameters.
+GradcheckCase text_embedder_gradcheck(const std::string& name, const ModelOptions& options);
 /// The loss of a classifier of images of 4 x 6 pixels, by the images too.
 GradcheckCase vision_transformer_gradcheck(const std::string& name, const ModelOptions& options);
 GradcheckCase linear_classifier_gradcheck(const std::string& name, const ModelOptions& options);

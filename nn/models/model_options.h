@@ -37,6 +37,9 @@ constexpr const char* name_of(LayerType type) {
 /// (ELECTRA), or norm(gelu(dense(x_0))) (ModernBERT).
 enum class Pooler { kTanh, kRelu, kGelu, kNormed };
 
+/// Which of a text's token vectors become its own: their mean, the first's, or the last's.
+enum class TextPooling { kMean, kFirst, kLast };
+
 /// kFairseq: fairseq_positions(), from position 2 on.
 enum class PositionEmbedding { kSinusoidal, kLearned, kRope, kAlibi, kRelative, kNone, kFairseq };
 
@@ -106,9 +109,11 @@ struct ModelOptions {
   /// For a recurrent encoder-decoder: each step of the decoder attends to the source; otherwise it
   /// gets one fixed vector of it (Cho et al. 2014).
   bool attends = true;
-  int64_t patch_size = 16;          ///< side in pixels of a Vision Transformer's patches
-  bool pooled_head = true;          ///< its head has a hidden layer: an MLP, else linear
-  Pooler pooler = Pooler::kTanh;    ///< the hidden layer in front of a classifier of texts
+  int64_t patch_size = 16;        ///< side in pixels of a Vision Transformer's patches
+  bool pooled_head = true;        ///< its head has a hidden layer: an MLP, else linear
+  Pooler pooler = Pooler::kTanh;  ///< the hidden layer in front of a classifier of texts
+  TextPooling text_pooling = TextPooling::kMean;
+  bool unit_vectors = true;         ///< the vectors of texts have length 1
   bool distillation_token = false;  ///< a learned token behind a Vision Transformer's CLS (DeiT)
   AttentionPooling::Options pooling = {};  ///< of attention pooling, which reads nothing else here
   double dropout = 0.1;                    ///< of embeddings and sub-layer outputs

@@ -161,6 +161,18 @@ model:
   position_embedding: learned
   max_position_embeddings: 16
 )"},
+    {"vectors", R"(task: embedding
+data:
+  train: {source: train.src, target: train.tgt}
+  valid: {source: valid.src, target: valid.tgt}
+  max_length: 16
+tokenizer: {vocab_size: 40}
+embedding: {both_directions: true}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 16
+)"},
     {"images", R"(task: classification
 data:
   train: {images: train-images.gz, labels: train-labels}
@@ -201,12 +213,21 @@ training:
   metric_for_best_model: nll
 )";
 
+/// An experiment of kTinyTasks.
+inline std::string tiny_config(const std::string& task) {
+  std::string config = kTinyTasks.at(task) + std::string(kTinyRun);
+  const std::string smoothing = "  label_smoothing: 0.1\n";
+  if (task == "vectors") config.erase(config.find(smoothing), smoothing.size());
+  return config;
+}
+
 /// Texts with a number each: how many words they have. It has no likelihood.
 inline std::string tiny_rating() {
-  std::string config = kTinyTasks.at("several") + std::string(kTinyRun);
+  std::string config = tiny_config("several");
   for (const auto& [from, to] :
        std::map<std::string, std::string>{{"multi_label", "text_regression"},
                                           {".several", ".rated"},
+                                          {"  label_smoothing: 0.1\n", ""},
                                           {"model: nll", "model: mse"}}) {
     for (size_t at = 0; (at = config.find(from, at)) != std::string::npos; at += to.size()) {
       config.replace(at, from.size(), to);
@@ -269,7 +290,7 @@ class TinyRunFolder {
     write_corpus("valid", 20, 2);
     write_images("train", 900, 1);
     write_images("valid", 60, 2);
-    for (const auto& [task, config] : kTinyTasks) write(task + ".yaml", config + kTinyRun);
+    for (const auto& [task, config] : kTinyTasks) write(task + ".yaml", tiny_config(task));
     write_points("train", 40, 1);
     write_points("valid", 15, 2);
     write("regression.yaml", kTinyRegression);

@@ -6,6 +6,11 @@ int64_t outputs_of(const Config& config) {
   return config.task->can(kRatesTexts) ? 1 : std::ssize(config.data.labels);
 }
 
+bool reads_whole(const Config& config) {
+  return examples_of(config).has_classes || config.task->can(kRatesTexts) ||
+         config.task->can(kEmbedsTexts);
+}
+
 ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given), counts(counts) {
   const ModelOptions& model = config.model;
   both_sides = config.model_type == ModelType::kEncoderDecoder;

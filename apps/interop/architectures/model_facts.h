@@ -21,6 +21,9 @@ struct Counts {
 /// Rows of a classifier's matrix: its classes, or one for a number.
 int64_t outputs_of(const Config& config);
 
+/// True if a row of the task is one whole text, with a begin and an end, or one image.
+bool reads_whole(const Config& config);
+
 struct ModelFacts {
   ModelFacts(const Config& config, const Counts& counts);
 

@@ -378,10 +378,8 @@ TEST_F(ChangedFolder, AModelWithoutAHeadGoesHomeWithoutOne) {
   write_file(path("theirs/modules.json"), modules.dump(1));
   write_file(path("theirs/1_Pooling/config.json"), R"({"pooling_mode_mean_tokens": true})");
   write_file(path("theirs/vocab.txt"), "[PAD]\n[UNK]\n");
-  EXPECT_THAT(import_it(), HasSubstr("has no head"));
-  EXPECT_THAT(folder_.run("fill-mask --model ours", "a [MASK]\n").err,
-              HasSubstr("and nothing else of 'head': it can begin a training (init_from), which "
-                        "draws what is missing."));
+  import_it();
+  EXPECT_THAT(folder_.output("embed --model ours", "a b\n"), testing::StartsWith("["));
   folder_.output("export --model ours --output home");
   EXPECT_EQ(parsed_json(path("home/config.json"))["architectures"], Record::array({"BertModel"}));
   EXPECT_EQ(parsed_json(path("home/config.json"))["bos_token_id"], 7);
@@ -398,12 +396,27 @@ TEST_F(ChangedFolder, AModelWithoutAHeadGoesHomeWithoutOne) {
                            "tokenizer_config.json", "tokenizer.json"}) {
     EXPECT_EQ(read_file(path(concat("home/", file))), read_file(path(concat("theirs/", file))));
   }
-  // A module with weights of its own would be missing there.
+  const auto refused = [&] {
+    const auto outcome = folder_.run("import theirs --output ours");
+    EXPECT_EQ(outcome.code, 3);
+    return outcome.err;
+  };
+  // What its vectors would need, and what a copy that normalises no more says at home.
   fs::remove_all(path("ours"));
-  write_file(path("theirs/1_Pooling/model.safetensors"), "weights");
+  write_file(path("theirs/1_Pooling/config.json"), R"({"pooling_mode_max_tokens": true})");
+  EXPECT_THAT(refused(), HasSubstr("1_Pooling/config.json pools by pooling_mode_max_tokens, "
+                                   "Tapestry by one of mean, cls, last"));
+  write_file(path("theirs/1_Pooling/config.json"), R"({"pooling_mode": "cls"})");
+  Record dense = modules;
+  dense[2]["type"] = "sentence_transformers.models.Dense";
+  write_file(path("theirs/modules.json"), dense.dump());
+  EXPECT_THAT(refused(), HasSubstr("has a module Dense, Tapestry has Transformer, Pooling and "
+                                   "Normalize"));
+  dense.erase(2);
+  write_file(path("theirs/modules.json"), dense.dump());
   import_it();
-  folder_.output("export --model ours --output less");
-  EXPECT_FALSE(fs::exists(path("less/modules.json")));
+  EXPECT_THAT(folder_.output("inspect ours"),
+              testing::AllOf(HasSubstr("pooling: cls"), HasSubstr("normalize: false")));
 }
 
 // Its model would fit into a bert, too.

@@ -1,0 +1,28 @@
+// Folders of sentence-transformers: an encoder, and files that say how the vectors of its tokens
+// become one (modules.json).
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "apps/checkpoint/model_bundle.h"
+#include "apps/interop/architectures/architectures.h"
+
+namespace tapestry::interop {
+
+/// True for a folder with a modules.json.
+bool has_modules(const std::string& folder);
+
+struct SentenceVectors {
+  std::string pooling = "mean";  ///< of our key model.pooling
+  bool normalize = false;
+  int64_t max_length = 0;  ///< tokens that a text is cut to; 0: not said
+};
+/// What such a folder says; adds a reason for each module, and each way of pooling, that we lack.
+SentenceVectors sentence_vectors_of(const std::string& folder, Reasons& reasons, Reasons& notes);
+
+/// The files of a model of task embedding that an encoder's folder does not have. Those that the
+/// model came with stay if they say the same.
+std::map<std::string, std::string> sentence_vector_files(const ModelFiles& model);
+
+}  // namespace tapestry::interop

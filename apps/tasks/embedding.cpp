@@ -1,0 +1,268 @@
+// The task that learns vectors of texts from pairs that belong together.
+#include "apps/tasks/embedding.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "apps/config/sections.h"
+#include "apps/tasks/evaluation.h"
+#include "apps/tasks/long_line.h"
+#include "apps/tasks/models.h"
+#include "apps/tasks/row_texts.h"
+#include "apps/tasks/supervised_task.h"
+#include "autograd/recompute.h"
+#include "data/corpora/empty_text.h"
+#include "data/examples/text_pairs.h"
+#include "data/scores/retrieval.h"
+
+namespace tapestry {
+
+/// Each row is compared with all others of its batch, so the batch stays whole. With
+/// training.splits its vectors are computed in parts, EmbeddingKind::vectors_of().
+void append_in_parts(TextPairBatch batch, int64_t, std::vector<TextPairBatch>& update) {
+  update.push_back(std::move(batch));
+}
+
+namespace {
+
+TextPairCorpus load_pairs(const Config& config, const std::vector<CorpusSpec>& corpora,
+                          const TokenizerPair& tokenizers, const LoadContext& context = {}) {
+  CorpusOptions options = config.data.corpus;
+  options.overlong = "truncate";
+  return load_text_pairs(corpora, tokenizers, options, context);
+}
+
+std::vector<int64_t> numbers_in(const std::vector<int64_t>& numbers, const TextPairBatch& batch) {
+  std::vector<int64_t> found;
+  for (const int64_t pair : batch.indices) found.push_back(numbers[static_cast<size_t>(pair)]);
+  return found;
+}
+
+CrossEntropy loss_of(const EmbeddingModel& model, const TextPairCorpus& corpus,
+                     const TextPairBatch& batch, const Var& sources, const Var& targets,
+                     const CrossEntropyOptions& options) {
+  return contrastive_loss(sources, targets,
+                          {.sources = numbers_in(corpus.source_numbers, batch),
+                           .targets = numbers_in(corpus.target_numbers, batch)},
+                          model.config.embedding, options);
+}
+
+// The vectors of both sides of a corpus, (N, D) float32 in host memory.
+struct PairVectors {
+  Tensor sources, targets;
+};
+
+std::string bytes_of(const Tensor& vectors) {
+  const Tensor host = vectors.to(DType::kFloat32).to(Device{});
+  return {reinterpret_cast<const char*>(host.data<float>()), static_cast<size_t>(host.bytes())};
+}
+
+void put_rows(const std::string& bytes, const std::vector<int64_t>& rows, Tensor& into) {
+  const size_t size = bytes.size() / std::max<size_t>(1, rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::memcpy(reinterpret_cast<char*>(into.data<float>()) + static_cast<size_t>(rows[i]) * size,
+                bytes.data() + i * size, size);
+  }
+}
+
+PairVectors embed_corpus(const EmbeddingModel& model, const TextPairCorpus& corpus,
+                         const RankGroup& group) {
+  TextPairBatches batches(corpus, unshuffled(model.config.batch));
+  const int64_t count = batches.batches_in_epoch();
+  Progress progress("embedding", count, "batches");
+  std::vector<std::string> own;
+  std::vector<std::vector<int64_t>> rows;
+  for (int64_t i = 0; i < count; ++i, progress.add()) {
+    const TextPairBatch batch = batches.next();
+    rows.push_back(batch.indices);
+    if (!group.owns(i)) continue;
+    const auto vectors = [&](const FramedRows& texts) {
+      return bytes_of(model.model(texts.ids.to(model.device()), texts.lengths).value());
+    };
+    own.push_back(pack({vectors(batch.source), vectors(batch.target)}));
+  }
+  const int64_t size = model.config.model.hidden_size;
+  PairVectors all{.sources = Tensor::empty({corpus.size(), size}, DType::kFloat32),
+                  .targets = Tensor::empty({corpus.size(), size}, DType::kFloat32)};
+  const std::vector<std::string> found = group.in_order(own, count);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::vector<std::string> sides = unpack(found[i]);
+    put_rows(sides.at(0), rows[i], all.sources);
+    put_rows(sides.at(1), rows[i], all.targets);
+  }
+  return all;
+}
+
+// Where each source finds its target among all targets, and which one it finds first.
+struct Found {
+  std::vector<int64_t> ranks;  ///< from 1
+  std::vector<int64_t> first;
+};
+
+// Targets that are equal to a source's own do not stand before it.
+Found find_targets(const PairVectors& vectors, const TextPairCorpus& corpus, Device device) {
+  constexpr int64_t kMostProducts = int64_t{1} << 24;  // in memory at a time
+  const int64_t count = corpus.size();
+  const int64_t step = std::max<int64_t>(1, kMostProducts / std::max<int64_t>(1, count));
+  const Var targets(vectors.targets.to(device));
+  Found found;
+  for (int64_t begin = 0; begin < count; begin += step) {
+    const int64_t end = std::min(count, begin + step);
+    const Var sources(vectors.sources.slice(begin, end).to(device));
+    const Tensor products =
+        matmul(sources, targets, {.trans_b = true}).value().to(Device{});
+    for (int64_t row = begin; row < end; ++row) {
+      const float* const of_row = products.data<float>() + (row - begin) * count;
+      const int64_t own = corpus.target_numbers[static_cast<size_t>(row)];
+      int64_t rank = 1;
+      for (int64_t i = 0; i < count; ++i) {
+        const bool equal = corpus.target_numbers[static_cast<size_t>(i)] == own;
+        // A vector that is no number finds nothing.
+        if (!equal && !(of_row[i] < of_row[row])) ++rank;
+      }
+      found.ranks.push_back(rank);
+      found.first.push_back(std::max_element(of_row, of_row + count) - of_row);
+    }
+  }
+  return found;
+}
+
+std::string text_of(const EmbeddingModel& model, const TokenLists& side, int64_t pair) {
+  const auto tokens = side[pair];
+  return model.tokenizers.source->decode({tokens.begin(), tokens.end()});
+}
+
+std::map<std::string, double> measure_pairs(const EmbeddingModel& model,
+                                            const TextPairCorpus& corpus,
+                                            const RankGroup& group = {},
+                                            ValidationDetails* details = nullptr) {
+  TextPairBatches batches(corpus, unshuffled(model.config.batch));
+  const LossSums sums = loss_over_epoch(batches, group, [&](const TextPairBatch& batch) {
+    const auto vectors = [&](const FramedRows& texts) {
+      return model.model(texts.ids.to(model.device()), texts.lengths);
+    };
+    const Var sources = vectors(batch.source);
+    return loss_of(model, corpus, batch, sources, vectors(batch.target), {});
+  });
+  const Found found =
+      find_targets(embed_corpus(model, corpus, group), corpus, model.device());
+  std::map<std::string, double> metrics = retrieval_scores(found.ranks);
+  for (const char* name : {"nll", "loss"}) metrics[name] = sums.metrics().at(name);
+  const int64_t wanted = details != nullptr ? details->wanted : 0;
+  for (const int64_t i : shown_examples(wanted, corpus.size())) {
+    const int64_t first = found.first[static_cast<size_t>(i)];
+    details->samples.push_back(
+        {.given = {{"source", text_of(model, corpus.source, i)},
+                   {"reference", text_of(model, corpus.target, i)}},
+         .output = text_of(model, corpus.target, first)});
+  }
+  return metrics;
+}
+
+struct EmbeddingKind {
+  EmbeddingKind(const Config& config, TokenizerPair given, const Report& report) {
+    TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    train = load_text_pairs(config.data.train, tokenizers, config.data.corpus,
+                            load_context(config, report, "train"));
+    report_counts("training data", train, report);
+    held_out = load_held_out_sets<TextPairCorpus>(
+        config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
+          return load_pairs(config, corpora, tokenizers, context);
+        });
+    model = std::make_unique<EmbeddingModel>(config, std::move(tokenizers), ModelUse::kTraining);
+  }
+
+  TextPairBatches batches(DataPosition start) const {
+    return TextPairBatches(train, model->config.batch, std::move(start));
+  }
+  static UpdateSize size_of(const TextPairBatch& batch) {
+    return {.tokens = batch.source.tokens + batch.target.tokens,
+            .targets = static_cast<double>(batch.rows)};
+  }
+  /// The vectors of a batch in training.splits parts. Only the vectors stay in memory; backward
+  /// computes each part again (gradient caching: Gao et al. 2021).
+  Var vectors_of(const FramedRows& texts) const {
+    const int64_t rows = texts.lengths.numel();
+    const int64_t parts = std::min(model->config.training.splits, rows);
+    const Tensor all = texts.ids.to(model->device());
+    if (parts <= 1) return model->model(all, texts.lengths);
+    std::vector<Var> vectors;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
+      vectors.push_back(recompute([embedder = &model->model, ids = all.slice(begin, end),
+                                   lengths = texts.lengths.slice(begin, end)] {
+        return (*embedder)(ids, lengths);
+      }));
+    }
+    return concat(vectors, 0);
+  }
+  CrossEntropy loss(const TextPairBatch& batch, const CrossEntropyOptions& options) const {
+    const Var sources = vectors_of(batch.source);
+    return loss_of(*model, train, batch, sources, vectors_of(batch.target), options);
+  }
+  std::vector<std::string> texts(const TextPairBatch& batch) const {
+    return row_texts(batch.rows, batch.indices, [&](int64_t row) {
+      const int64_t pair = batch.indices[static_cast<size_t>(row)];
+      return concat(text_of(*model, train.source, pair), "  ->  ",
+                    text_of(*model, train.target, pair));
+    });
+  }
+  std::map<std::string, double> measure(const TextPairCorpus& corpus, const CrossEntropyOptions&,
+                                        const RankGroup& group, ValidationDetails* details) const {
+    return measure_pairs(*model, corpus, group, details);
+  }
+  static int64_t choices() { return 0; }
+
+  std::unique_ptr<EmbeddingModel> model;
+  TextPairCorpus train;
+  OfHeldOut<TextPairCorpus> held_out;
+};
+
+Evaluation evaluate(ModelFiles files, const std::string& device,
+                    const std::vector<CorpusSpec>& corpora) {
+  const auto model = EmbeddingModel::load(std::move(files), device, "evaluate", kEmbedsTexts);
+  const TextPairCorpus corpus = load_pairs(model->config, corpora, model->tokenizers);
+  warn_of_dropped(corpus.counts);
+  Evaluation result;
+  result.add(measure_pairs(*model, corpus),
+             {"recall_at_1", "recall_at_5", "recall_at_10", "mrr", "nll"});
+  result.add_count("pairs", corpus.size());
+  return result;
+}
+
+}  // namespace
+
+extern const Task kEmbedding(
+    {.name = "embedding",
+     .abilities = kEmbedsTexts,
+     .metrics = {"recall_at_1", "recall_at_5", "recall_at_10", "mrr", "nll", "loss"},
+     .bind_corpus = bind_pairs,
+     .sections = {kVectors}},
+    {{&kTextPairExamples, {&kTextEmbedderModel}, make_supervised<EmbeddingKind>, evaluate}});
+
+std::vector<int32_t> embedder_input(const EmbeddingModel& model, const std::string& text,
+                                    int64_t line) {
+  const Tokenizer& tokenizer = *model.tokenizers.source;
+  std::vector<int32_t> tokens = tokenizer.encode(text);
+  if (is_empty_text(text, tokens)) return {};
+  const TextFrame frame = tokenizer.special().classified();
+  cut_long_line(tokens, model.config.data.corpus.max_length - frame.size(), place_of_line(line));
+  return in_frame(frame, tokens);
+}
+
+Tensor embed(const EmbeddingModel& model, const std::vector<std::vector<int32_t>>& texts) {
+  int64_t longest = 0;
+  for (const auto& text : texts) longest = std::max(longest, std::ssize(text));
+  const int32_t filler = model.tokenizers.source->special().filler();
+  const Tensor ids = Tensor::full({std::ssize(texts), longest}, filler, DType::kInt32);
+  std::vector<int32_t> lengths;
+  for (const auto& text : texts) {
+    std::ranges::copy(text, ids.data<int32_t>() + std::ssize(lengths) * longest);
+    lengths.push_back(static_cast<int32_t>(text.size()));
+  }
+  return model.model(ids.to(model.device()), Tensor::from(lengths, {std::ssize(lengths)}))
+      .value()
+      .to(Device{});
+}
+
+}  // namespace tapestry

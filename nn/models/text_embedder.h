@@ -1,0 +1,38 @@
+// A vector for each text, such that texts which mean the same lie together (Reimers and Gurevych
+// 2019), and the loss that teaches it from pairs.
+#pragma once
+
+#include "nn/models/language_model.h"
+
+namespace tapestry {
+
+struct TextEmbedder {
+  TextEmbedder(const ModelOptions& options, const LanguageModel::Vocabulary& vocabulary,
+               const ParamScope& scope);
+
+  /// ids (B, T), lengths (B) in host memory -> (B, D), float32 or wider.
+  Var operator()(const Tensor& ids, const Tensor& lengths) const;
+
+  Trunk trunk;
+  TextPooling pooling;
+  bool unit_vectors;
+};
+
+/// Texts of a batch that are equal to others: equal numbers for equal texts. Empty: all differ.
+struct EqualTexts {
+  std::vector<int64_t> sources, targets;
+};
+
+struct ContrastiveOptions {
+  double temperature = 0.05;  ///< divides the products of vectors
+  bool both_directions = false;
+};
+/// InfoNCE (van den Oord et al. 2018; Henderson et al. 2017): the cross-entropy of finding each
+/// source's own target among the targets of all pairs, by the products of their vectors; with both
+/// directions the mean with that of finding the source. A text that is equal to the one to find is
+/// no choice. sources, targets (B, D); a weight or label smoothing in `options` has no meaning.
+CrossEntropy contrastive_loss(const Var& sources, const Var& targets, const EqualTexts& equal,
+                              const ContrastiveOptions& contrast,
+                              const CrossEntropyOptions& options);
+
+}  // namespace tapestry

@@ -1,0 +1,110 @@
+// What the binary does with a model of vectors.
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <memory>
+
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+/// The model is trained once.
+class EmbedTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TinyRunFolder>("vectors");
+    ASSERT_EQ(folder_->train("vectors", "run", {"training.max_steps=150"}), 0)
+        << folder_->messages();
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  static std::vector<std::vector<double>> vectors_of(const std::string& options,
+                                                     const std::string& text) {
+    std::vector<std::vector<double>> vectors;
+    for (const std::string& line : lines_of(folder_->output("embed --model run" + options, text))) {
+      vectors.push_back(line.empty() ? std::vector<double>()
+                                     : Json::parse(line).get<std::vector<double>>());
+    }
+    return vectors;
+  }
+  static double product(const std::vector<double>& a, const std::vector<double>& b) {
+    double sum = 0;
+    for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+    return sum;
+  }
+
+  static std::unique_ptr<TinyRunFolder> folder_;
+};
+
+std::unique_ptr<TinyRunFolder> EmbedTest::folder_;
+
+TEST_F(EmbedTest, TextsThatBelongTogetherLieTogether) {
+  const auto vectors = vectors_of("", "ba ce di\ndi ce ba\n\nmu lo ki je\n");
+  ASSERT_EQ(vectors.size(), 4u);
+  EXPECT_TRUE(vectors[2].empty()) << "an empty line has no vector";
+  ASSERT_EQ(vectors[0].size(), 16u);
+  EXPECT_NEAR(product(vectors[0], vectors[0]), 1, 1e-5);
+  EXPECT_GT(product(vectors[0], vectors[1]), product(vectors[0], vectors[3]) + 0.2);
+  // Alone as together.
+  const auto alone = vectors_of(" --batch-size 1", "ba ce di\ndi ce ba\n\nmu lo ki je\n");
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    for (size_t k = 0; k < vectors[i].size(); ++k) EXPECT_NEAR(alone[i][k], vectors[i][k], 1e-5);
+  }
+}
+
+TEST_F(EmbedTest, AnArrayHoldsTheSameNumbers) {
+  const std::string text = "ba ce di\nmu lo ki je\n";
+  const auto vectors = vectors_of("", text);
+  const std::string file = folder_->output("embed --model run --format npy", text);
+  ASSERT_EQ(file.size() % 64, 2 * 16 * sizeof(float) % 64);
+  EXPECT_EQ(file.substr(1, 5), "NUMPY");
+  EXPECT_THAT(file, HasSubstr("'shape': (2, 16)"));
+  std::vector<float> floats(2 * 16);
+  const size_t bytes = floats.size() * sizeof(float);
+  std::memcpy(floats.data(), file.data() + file.size() - bytes, bytes);
+  for (size_t i = 0; i < floats.size(); ++i) {
+    EXPECT_EQ(floats[i], static_cast<float>(vectors[i / 16][i % 16]));
+  }
+  const auto failed = folder_->run("embed --model run --format npy", "ba\n\n");
+  EXPECT_EQ(failed.code, 3);
+  EXPECT_THAT(failed.err, HasSubstr("[embed] line 2 is empty"));
+}
+
+// Each source's own target is the nearest of all targets as often as the validation says.
+TEST_F(EmbedTest, TheValidationCountsWhatTheVectorsSay) {
+  const auto sources = vectors_of("", read_file(folder_->path("valid.src")));
+  const auto targets = vectors_of("", read_file(folder_->path("valid.tgt")));
+  int found = 0;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    bool first = true;
+    for (size_t k = 0; k < targets.size(); ++k) {
+      const bool nearer = product(sources[i], targets[k]) > product(sources[i], targets[i]);
+      first &= targets[k] == targets[i] || !nearer;
+    }
+    found += first;
+  }
+  EXPECT_GE(found, 10) << "it learnt something";
+  const double recall = 100. * found / static_cast<double>(sources.size());
+  const Json figures =
+      Json::parse(folder_->output("evaluate --json --model run --data valid"));
+  EXPECT_DOUBLE_EQ(figures.at("recall_at_1"), recall);
+  EXPECT_DOUBLE_EQ(folder_->metrics("run").back().at("recall_at_1"), recall);
+  EXPECT_EQ(figures.at("pairs"), 20);
+}
+
+TEST_F(EmbedTest, OtherModelsAndKeysAreRefused) {
+  ASSERT_EQ(folder_->train("clm", "clm", {"training.max_steps=1"}), 0) << folder_->messages();
+  const auto failed = folder_->run("embed --model clm", "ba\n");
+  EXPECT_EQ(failed.code, 2);
+  EXPECT_THAT(failed.err, HasSubstr("[embed] expected a model of task embedding"));
+  folder_->forget_messages();
+  EXPECT_EQ(folder_->train("vectors", "other", {"training.label_smoothing=0.1"}), 2);
+  EXPECT_THAT(folder_->messages(), HasSubstr("label_smoothing"));
+}
+
+}  // namespace
+}  // namespace tapestry

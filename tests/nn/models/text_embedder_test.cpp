@@ -1,0 +1,105 @@
+// Vectors of texts against a sum over their tokens, and their loss against a naive softmax.
+#include "nn/models/text_embedder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/base/philox.h"
+#include "tests/nn/models/models.h"
+
+namespace tapestry {
+namespace {
+
+using Rows = std::vector<std::vector<double>>;
+
+constexpr int64_t kSize = 16;
+
+TEST(TextEmbedderTest, PoolsTheTokensOfEachText) {
+  const Tensor ids = Tensor::from(std::vector<int32_t>{4, 7, 5, 9, 10, 6, 0, 0}, {2, 4});
+  const std::vector<int32_t> lengths = {4, 2};
+  for (const TextPooling pooling :
+       {TextPooling::kMean, TextPooling::kFirst, TextPooling::kLast}) {
+    for (const bool unit : {false, true}) {
+      ModelOptions options = test::gpt2_options();
+      options.text_pooling = pooling;
+      options.unit_vectors = unit;
+      ParamStore store(1, DType::kFloat64);
+      const TextEmbedder model(options, {.size = test::kVocabulary}, store.root());
+      const Tensor all = Tensor::from(lengths, {2});
+      const auto tokens = model.trunk(ids, all).value().to_vector<double>();
+      const auto vectors = model(ids, all).value().to_vector<double>();
+      for (size_t row = 0; row < 2; ++row) {
+        std::vector<double> expected(kSize, 0);
+        double squares = 0;
+        const auto length = static_cast<size_t>(lengths[row]);
+        for (size_t i = 0; i < kSize; ++i) {
+          for (size_t t = 0; t < length; ++t) {
+            const bool taken = pooling == TextPooling::kMean || (pooling == TextPooling::kFirst
+                                                                     ? t == 0
+                                                                     : t + 1 == length);
+            if (taken) expected[i] += tokens[(row * 4 + t) * kSize + i];
+          }
+          if (pooling == TextPooling::kMean) expected[i] /= static_cast<double>(length);
+          squares += expected[i] * expected[i];
+        }
+        for (size_t i = 0; i < kSize; ++i) {
+          EXPECT_NEAR(vectors[row * kSize + i], expected[i] / (unit ? std::sqrt(squares) : 1),
+                      // The scales 1 / length are float32.
+                      1e-7);
+        }
+      }
+    }
+  }
+}
+
+// -log of the own target's share, where `equal` ones are no choice.
+double naive_loss(const Rows& products, const std::vector<int64_t>& texts) {
+  double sum = 0;
+  for (size_t row = 0; row < products.size(); ++row) {
+    double all = 0;
+    for (size_t other = 0; other < products.size(); ++other) {
+      const bool equal = !texts.empty() && texts[row] == texts[other];
+      if (other == row || !equal) all += std::exp(products[row][other]);
+    }
+    sum += std::log(all) - products[row][row];
+  }
+  return sum;
+}
+
+TEST(TextEmbedderTest, ThePairIsToBeFoundAmongThePairs) {
+  constexpr int64_t kRows = 5, kWidth = 3;
+  constexpr double kTemperature = 0.3;
+  const auto draws = [](uint32_t stream) {
+    std::vector<double> values;
+    for (uint64_t i = 0; i < kRows * kWidth; ++i) values.push_back(philox_normal({7, 0, stream}, i));
+    return values;
+  };
+  const std::vector<double> sources = draws(1), targets = draws(2);
+  Rows forwards(kRows, std::vector<double>(kRows)), backwards = forwards;
+  for (size_t a = 0; a < kRows; ++a) {
+    for (size_t b = 0; b < kRows; ++b) {
+      double product = 0;
+      for (size_t i = 0; i < kWidth; ++i) product += sources[a * kWidth + i] * targets[b * kWidth + i];
+      forwards[a][b] = backwards[b][a] = product / kTemperature;
+    }
+  }
+  const Var q(Tensor::from(sources, {kRows, kWidth})), p(Tensor::from(targets, {kRows, kWidth}));
+  const EqualTexts equal{.sources = {0, 1, 2, 3, 3}, .targets = {0, 1, 0, 3, 0}};
+  for (const EqualTexts& texts : {EqualTexts(), equal}) {
+    const double there = naive_loss(forwards, texts.targets);
+    const double back = naive_loss(backwards, texts.sources);
+    const CrossEntropy one =
+        contrastive_loss(q, p, texts, {.temperature = kTemperature}, {.normalizer = 10});
+    EXPECT_NEAR(one.loss.value().item(), there / 10, 1e-12);
+    EXPECT_NEAR(one.nll_sum(), there, 1e-12);
+    EXPECT_EQ(one.tokens, kRows);
+    const CrossEntropy both = contrastive_loss(
+        q, p, texts, {.temperature = kTemperature, .both_directions = true}, {.normalizer = 10});
+    EXPECT_NEAR(both.loss.value().item(), (there + back) / 20, 1e-12);
+    EXPECT_NEAR(both.nll_sum(), (there + back) / 2, 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace tapestry
