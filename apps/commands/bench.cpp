@@ -15,6 +15,7 @@
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/answers/placeholders.h"
+#include "apps/tasks/pair_kind.h"
 #include "apps/tasks/task.h"
 #include "core/allocator.h"
 #include "core/base/clock.h"
@@ -195,6 +196,13 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   return measured;
 }
 
+// The config's teacher with random weights, which take the same time; null if it has none.
+std::unique_ptr<Teacher> untrained_teacher(Config config) {
+  if (config.training.teacher.empty()) return nullptr;
+  const TokenizerPair tokenizers = placeholder_tokenizers(config, [](const std::string&) {});
+  return teacher_of(config, tokenizers, Teacher::Weights::kSizesOnly);
+}
+
 Measured measure_synthetic(const Config& config, const BenchArguments& arguments, Ranks& ranks) {
   const ModelTraits& traits = traits_of(config.model_type);
   const bool both_sides = traits.reads_two_texts;
@@ -215,12 +223,14 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
   };
   ParamStore store = make_store(config, ModelUse::kTraining);
+  const std::unique_ptr<Teacher> teacher = untrained_teacher(config);
+  const double r_drop = config.training.r_drop;
   Measured measured;
-  const auto measure = [&](const auto& model, const auto& batches) {
+  const auto measure = [&](const auto& batches, const auto& loss_of) {
     uint32_t next = 0;
     measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
       tokens = double(shape.tokens());
-      return model.loss(batches[next++ % kBatches], options);
+      return loss_of(batches[next++ % kBatches]);
     });
   };
   if (both_sides) {
@@ -233,16 +243,19 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.source, i, 0), lengths, ids(shape.target, i, 1), targets(i, 2)});
     }
-    measure(model, batches);
+    measure(batches, [&](const auto& batch) {
+      return training_loss(model, batch, options, r_drop, teacher.get());
+    });
   } else {
     const LanguageModel model(config.model, {.size = vocab}, /*causal=*/true, store.root());
     std::vector<LanguageModel::Batch> batches;
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.target, i, 0), targets(i, 1)});
     }
-    measure(model, batches);
+    measure(batches, [&](const auto& batch) { return model.loss(batch, options); });
   }
-  if (config.model.kv_latent_size == 0) measured.flops = step_flops(config, shape);
+  const bool counted = config.model.kv_latent_size == 0 && r_drop == 0 && !teacher;
+  if (counted) measured.flops = step_flops(config, shape);
   return measured;
 }
 

@@ -225,6 +225,25 @@ void bind_length(ConfigSection& s, Config& config) {
          "Saves and stops after so many hours of computing; 0: no limit.", at_least(0));
 }
 
+// A model whose predictions are learnt beside the data.
+void bind_teacher(ConfigSection& s, Config& config) {
+  TrainingOptions& training = config.training;
+  s.read_optional_path_if(
+      config.task->learns_from_teacher, concat("with task: ", config.task->name), "teacher",
+      training.teacher,
+      "Run or checkpoint of a trained model of the same task and vocabulary: each target token is "
+      "also learnt from the probabilities that it gives to all tokens (word-level distillation). "
+      "An update stores its logits.");
+  const bool taught = !training.teacher.empty();
+  s.read_if(taught, "without teacher", "teacher_weight", training.teacher_weight,
+            "Share of the divergence from the teacher in the loss; the rest is the usual one.",
+            above_up_to(0, 1));
+  s.read_if(taught, "without teacher", "teacher_temperature", training.teacher_temperature,
+            "Divides the logits of both models before they are compared; the divergence is "
+            "multiplied by its square. Above 1 the teacher's less probable tokens count more.",
+            between(0.01, 100));
+}
+
 // What an update is made of.
 void bind_update(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
@@ -244,6 +263,7 @@ void bind_update(ConfigSection& s, Config& config) {
             "the divergence between the two predictions (R-Drop), 5 as a rule for translation. An "
             "update takes twice the time, and stores its logits. 0: off.",
             between(0, 1000));
+  bind_teacher(s, config);
   s.read("max_grad_norm", training.max_grad_norm,
          "Scales all gradients down to this norm together; 0: off.", at_least(0));
   s.read("clip_value", training.clip_value, "Clips each element of the gradients; 0: off.",

@@ -55,17 +55,20 @@ void add_format(CLI::App& app, FilterArguments& arguments) {
       ->default_str(name_of(format));
 }
 
-void add_models(CLI::App& app, FilterArguments& arguments) {
-  ModelChoice& models = arguments.models;
-  app.add_option("--model", models.paths,
-                 "checkpoint or run folder; given again: models over one vocabulary, whose "
-                 "probabilities are averaged (the config is the first one's)")
-      ->required();
+void add_weights(CLI::App& app, ModelChoice& models) {
   app.add_option_function<std::vector<std::string>>(
          "--weights",
          [&models](const std::vector<std::string>& words) { read_weights(words, models); },
          concat(kFormatHelp, "; of several models also their shares, as in .6,.4 (default: equal)"))
       ->delimiter(',');
+}
+
+void add_models(CLI::App& app, FilterArguments& arguments) {
+  app.add_option("--model", arguments.models.paths,
+                 "checkpoint or run folder; given again: models over one vocabulary, whose "
+                 "probabilities are averaged (the config is the first one's)")
+      ->required();
+  add_weights(app, arguments.models);
   add_compute(app, arguments.compute);
 }
 

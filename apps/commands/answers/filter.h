@@ -33,7 +33,9 @@ struct FilterArguments {
 void add_model(CLI::App& app, FilterArguments& arguments);
 /// --weights of one model.
 void add_format(CLI::App& app, FilterArguments& arguments);
-/// The same for models that answer together.
+/// --weights of models that answer together.
+void add_weights(CLI::App& app, ModelChoice& models);
+/// --model, --weights, --device and --threads of such models.
 void add_models(CLI::App& app, FilterArguments& arguments);
 /// --input
 CLI::Option* add_input(CLI::App& app, FilterArguments& arguments);

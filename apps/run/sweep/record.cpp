@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kMostWaiting = 30;  // seconds until killed trials have saved
 
-// "trials/3/0: "a" then, "b" now", of the first difference; "" if there is none.
+}  // namespace
+
 std::string difference(const Json& before, const Json& now) {
   const Json a = before.flatten(), b = now.flatten();
   const auto text_of = [](const Json& all, const std::string& key) {
@@ -35,6 +36,8 @@ std::string difference(const Json& before, const Json& now) {
   }
   return "";
 }
+
+namespace {
 
 // Runs of nobody knows which values would count as trials.
 void expect_no_trials(const std::string& folder) {

@@ -17,6 +17,9 @@ struct RungResult {
   std::string outcome = "done";  ///< "done", "diverged", "out of memory"
 };
 
+/// "trials/3/0 was "a" and is "b"", of the first difference; "" if there is none.
+std::string difference(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now);
+
 class SweepRecord {
  public:
   /// Takes the lock of the folder, which must exist; children inherit it. Waits for the trials of a
