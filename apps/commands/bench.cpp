@@ -15,8 +15,8 @@
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/answers/placeholders.h"
-#include "apps/tasks/pair_kind.h"
 #include "apps/tasks/task.h"
+#include "apps/tasks/training_loss.h"
 #include "core/allocator.h"
 #include "core/base/clock.h"
 #include "core/base/philox.h"
@@ -224,13 +224,12 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
   };
   ParamStore store = make_store(config, ModelUse::kTraining);
   const std::unique_ptr<Teacher> teacher = untrained_teacher(config);
-  const double r_drop = config.training.r_drop;
   Measured measured;
-  const auto measure = [&](const auto& batches, const auto& loss_of) {
+  const auto measure = [&](const auto& model, const auto& batches) {
     uint32_t next = 0;
     measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
       tokens = double(shape.tokens());
-      return loss_of(batches[next++ % kBatches]);
+      return training_loss(model, batches[next++ % kBatches], options, config, teacher.get());
     });
   };
   if (both_sides) {
@@ -243,18 +242,16 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.source, i, 0), lengths, ids(shape.target, i, 1), targets(i, 2)});
     }
-    measure(batches, [&](const auto& batch) {
-      return training_loss(model, batch, options, r_drop, teacher.get());
-    });
+    measure(model, batches);
   } else {
     const LanguageModel model(config.model, {.size = vocab}, /*causal=*/true, store.root());
     std::vector<LanguageModel::Batch> batches;
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.target, i, 0), targets(i, 1)});
     }
-    measure(batches, [&](const auto& batch) { return model.loss(batch, options); });
+    measure(model, batches);
   }
-  const bool counted = config.model.kv_latent_size == 0 && r_drop == 0 && !teacher;
+  const bool counted = config.model.kv_latent_size == 0 && config.training.r_drop == 0 && !teacher;
   if (counted) measured.flops = step_flops(config, shape);
   return measured;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/tasks/pair_kind.h"
+#include "apps/tasks/training_loss.h"
 #include "core/shapes_only.h"
 
 namespace tapestry {
@@ -39,7 +39,7 @@ CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch, const Dr
   const EncoderDecoder::Batch pairs{ids(batch.rows, batch.source, device),
                                     lengths(batch.rows, batch.source, device),
                                     ids(batch.rows, batch.target, device), targets(batch, 1)};
-  return training_loss(model, pairs, options, run.config.training.r_drop, run.teacher);
+  return training_loss(model, pairs, options, run.config, run.teacher);
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const
   LanguageModel::Batch rows{ids(batch.rows, batch.target, device),
                             targets(batch, masked ? run.config.masking.probability : 1)};
   if (!examples_of(run.config).joined) rows.lengths = lengths(batch.rows, batch.target, device);
-  return model.loss(rows, options);
+  return training_loss(model, rows, options, run.config, run.teacher);
 }
 
 CrossEntropy dry_loss(const SequenceClassifier& model, const BatchSizes& batch, const DryRun& run,

@@ -9,9 +9,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
-#include "apps/tasks/teacher.h"
-#include "nn/models/distillation.h"
-#include "nn/models/r_drop.h"
+#include "apps/tasks/training_loss.h"
 
 namespace tapestry {
 
@@ -26,26 +24,6 @@ CrossEntropy loss_of(const TranslationModel<Model>& model, const TranslationBatc
                      CrossEntropyOptions options) {
   options.weights = batch.target_weights;
   return model.model.loss(on_device(batch, model.device()), options);
-}
-
-/// The config's teacher, reported; null if it has none.
-inline std::unique_ptr<Teacher> read_teacher(const Config& config, const TokenizerPair& tokenizers,
-                                             const Report& report) {
-  auto teacher = teacher_of(config, tokenizers);
-  if (teacher == nullptr) return teacher;
-  report(concat("teacher: ", teacher->summary()));
-  if (report.loaded) report.loaded(concat("teacher ", teacher->checksum()));
-  return teacher;
-}
-
-/// The loss of a batch in training, as the config has it; `teacher` may be null.
-template <class Model>
-CrossEntropy training_loss(const Model& model, const EncoderDecoder::Batch& batch,
-                           const CrossEntropyOptions& options, double r_drop,
-                           const Teacher* teacher) {
-  if (teacher != nullptr) return distilled_loss(model, batch, options, teacher->of(batch));
-  if (r_drop > 0) return r_drop_loss(model, batch, options, r_drop);
-  return model.loss(batch, options);
 }
 
 /// The loss over one epoch of a walk.
@@ -67,8 +45,8 @@ struct PairKind {
   CrossEntropy loss(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
     CrossEntropyOptions weighted = options;
     weighted.weights = batch.target_weights;
-    return training_loss(model->model, on_device(batch, model->device()), weighted,
-                         model->config.training.r_drop, teacher.get());
+    return training_loss(model->model, on_device(batch, model->device()), weighted, model->config,
+                         teacher.get());
   }
   std::vector<std::string> texts(const TranslationBatch& batch) const {
     const TokenizerPair& tokenizers = model->tokenizers;

@@ -1,5 +1,6 @@
 #include "apps/tasks/teacher.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "apps/checkpoint/bytes.h"
@@ -15,10 +16,16 @@ void check_fits(const ModelFiles& files, const Config& student) {
     fail(ErrorKind::kData, '[', kWho, "] expected a model of task ", student.task->name, ", ",
          files.folder, " holds one of task ", files.config.task->name, '.');
   }
+  if (files.config.model.prefix_lm != student.model.prefix_lm) {
+    fail(ErrorKind::kData, '[', kWho, "] model.prefix_lm must be that of the model of ",
+         files.folder, '.');
+  }
   const int64_t longest = files.config.model.longest_sequence();
-  if (student.data.corpus.max_length > longest) {
+  const bool blocks = examples_of(student).joined;
+  const int64_t needed = blocks ? student.data.block_size : student.data.corpus.max_length;
+  if (needed > longest) {
     fail(ErrorKind::kData, '[', kWho, "] the model of ", files.folder, " reads at most ", longest,
-         " tokens, data.max_length is ", student.data.corpus.max_length, '.');
+         " tokens, data.", blocks ? "block_size" : "max_length", " is ", needed, '.');
   }
 }
 
@@ -26,7 +33,8 @@ template <class Model>
 std::unique_ptr<ModelBundle<Model>> make_bundle(ModelFiles files, const std::string& device,
                                                 Teacher::Weights weights) {
   if (weights == Teacher::Weights::kRead) {
-    return ModelBundle<Model>::load(std::move(files), device, kWho, kTranslates);
+    constexpr Ability kNeeded = std::is_same_v<Model, LanguageModel> ? kModelsText : kTranslates;
+    return ModelBundle<Model>::load(std::move(files), device, kWho, kNeeded);
   }
   files.config.device = device;
   return std::make_unique<ModelBundle<Model>>(files.config, std::move(files.tokenizers),
@@ -45,10 +53,15 @@ Teacher::Teacher(const Config& student, const TokenizerPair& tokenizers, Weights
     files.tokenizers = tokenizers;  // they may only have a size
   }
   const std::string folder = files.folder;
-  if (files.config.model_type == ModelType::kRnnAttention) {
-    bundle_ = make_bundle<RnnAttention>(std::move(files), student.device, weights);
-  } else {
-    bundle_ = make_bundle<EncoderDecoder>(std::move(files), student.device, weights);
+  switch (files.config.model_type) {
+    case ModelType::kEncoderDecoder:
+      bundle_ = make_bundle<EncoderDecoder>(std::move(files), student.device, weights);
+      break;
+    case ModelType::kRnnAttention:
+      bundle_ = make_bundle<RnnAttention>(std::move(files), student.device, weights);
+      break;
+    default:
+      bundle_ = make_bundle<LanguageModel>(std::move(files), student.device, weights);
   }
   for (const Parameter& parameter : store().parameters()) bytes_ += parameter.var.value().bytes();
   summary_ = concat(store().elements(), " parameters of ", folder);
@@ -67,12 +80,22 @@ std::string Teacher::checksum() const {
   return checksum.text();
 }
 
-Distillation Teacher::of(const EncoderDecoder::Batch& batch) const {
-  return {.weight = weight_,
-          .temperature = temperature_,
-          .logits = std::visit(
-              [&](const auto& bundle) { return teacher_logits(bundle->model, batch); }, bundle_)};
+template <class Batch>
+Distillation Teacher::of_batch(const Batch& batch) const {
+  Distillation result{.weight = weight_, .temperature = temperature_};
+  std::visit(
+      [&](const auto& bundle) {
+        if constexpr (requires { target_states(bundle->model, batch); }) {
+          result.logits = teacher_logits(bundle->model, batch);
+        }
+      },
+      bundle_);
+  check(result.logits != nullptr, kWho, "its model does not read such batches.");
+  return result;
 }
+
+Distillation Teacher::of(const EncoderDecoder::Batch& batch) const { return of_batch(batch); }
+Distillation Teacher::of(const LanguageModel::Batch& batch) const { return of_batch(batch); }
 
 std::unique_ptr<Teacher> teacher_of(const Config& student, const TokenizerPair& tokenizers,
                                     Teacher::Weights weights) {

@@ -18,8 +18,7 @@ class Teacher {
   /// with the numbers of a model that answers. kSizesOnly does without its weights, for a plan.
   /// Throws Error(kData) for a folder without a model of the student's task and vocabulary, or one
   /// that cannot read the student's longest rows.
-  Teacher(const Config& student, const TokenizerPair& tokenizers,
-          Weights weights = Weights::kRead);
+  Teacher(const Config& student, const TokenizerPair& tokenizers, Weights weights = Weights::kRead);
 
   /// Of its weights.
   int64_t bytes() const { return bytes_; }
@@ -28,12 +27,17 @@ class Teacher {
   /// A hash of its weights.
   std::string checksum() const;
 
-  /// What a student learns from it of a batch of pairs. The result must not outlive this.
+  /// What a student learns from it of a batch. The result must not outlive this.
   Distillation of(const EncoderDecoder::Batch& batch) const;
+  Distillation of(const LanguageModel::Batch& batch) const;
 
  private:
-  using Bundle = std::variant<std::unique_ptr<TranslationModel<EncoderDecoder>>,
-                              std::unique_ptr<TranslationModel<RnnAttention>>>;
+  using Bundle =
+      std::variant<std::unique_ptr<TranslationModel<EncoderDecoder>>,
+                   std::unique_ptr<TranslationModel<RnnAttention>>, std::unique_ptr<TextModel>>;
+
+  template <class Batch>
+  Distillation of_batch(const Batch& batch) const;
 
   const ParamStore& store() const;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/tasks/answers/answered_text.h"
+#include "core/kernels/attention/attention_common.h"
 #include "data/corpora/empty_text.h"
 #include "data/scores/chrf.h"
 
@@ -59,8 +60,7 @@ std::vector<TextPair> PairsOfCorpora::next(int64_t count) {
 }
 
 CorpusTranslator::CorpusTranslator(const Translator& models, SearchOptions search,
-                                   int64_t batch_size, const ChoiceOptions& choice,
-                                   int64_t longest)
+                                   int64_t batch_size, const ChoiceOptions& choice, int64_t longest)
     : models_(models),
       n_best_(search.n_best),
       search_(std::move(search)),
@@ -72,39 +72,46 @@ CorpusTranslator::CorpusTranslator(const Translator& models, SearchOptions searc
 
 std::vector<TranslatedSource> CorpusTranslator::translate(const std::vector<TextPair>& pairs,
                                                           int64_t first) const {
-  const Tokenizer& source = *models_.tokenizers().source;
-  const Tokenizer& target = *models_.tokenizers().target;
+  const Tokenizer& tokenizer = *models_.tokenizers().source;
   std::vector<TranslatedSource> results;
-  std::vector<size_t> places;  // of the sentences among the pairs
-  Sentences sentences{.rows = models_.rows()};
+  // Attention computes batches of a few tokens in another order of sums. So these sources have
+  // batches of their own: bits then do not depend on who shares a batch.
+  Batch shortest, others;
   for (const TextPair& pair : pairs) {
     TranslatedSource& one = results.emplace_back();
     one.source = pair.source;
     one.weight = pair.weight;
-    std::vector<int32_t> ids = source.encode(pair.source);
+    std::vector<int32_t> ids = tokenizer.encode(pair.source);
     if (is_empty_text(pair.source, ids)) continue;
     if (std::ssize(ids) > longest_) {
       one.left_out = LeftOut::kOverlong;
       continue;
     }
-    places.push_back(results.size() - 1);
-    sentences.numbers.push_back(first + std::ssize(results) - 1);
-    sentences.sources.push_back(std::move(ids));
+    const bool few = std::ssize(ids) + models_.rows().source.size() <= kFewQueries;
+    Batch& batch = few ? shortest : others;
+    batch.places.push_back(results.size() - 1);
+    batch.sentences.numbers.push_back(first + std::ssize(results) - 1);
+    batch.sentences.sources.push_back(std::move(ids));
   }
-  tapestry::translate(
-      models_.models(), sentences, search_, batch_size_,
-      [&](size_t sentence, std::vector<Hypothesis> found) {
-        const size_t place = places[sentence];
-        found = best_texts(std::move(found), n_best_, [&](const Hypothesis& hypothesis) {
-          return translated_text(target, hypothesis);
-        });
-        choose(std::move(found), pairs[place].target, std::ssize(sentences.sources[sentence]),
-               results[place]);
-      });
+  for (Batch* const batch : {&shortest, &others}) translate(*batch, pairs, results);
   return results;
 }
 
-void CorpusTranslator::choose(std::vector<Hypothesis> found, const std::string& reference,
+void CorpusTranslator::translate(Batch& batch, const std::vector<TextPair>& pairs,
+                                 std::vector<TranslatedSource>& results) const {
+  batch.sentences.rows = models_.rows();
+  const auto text_of = [&](const Hypothesis& hypothesis) {
+    return translated_text(*models_.tokenizers().target, hypothesis);
+  };
+  tapestry::translate(models_.models(), batch.sentences, search_, batch_size_,
+                      [&](size_t sentence, std::vector<Hypothesis> found) {
+                        const size_t place = batch.places[sentence];
+                        choose(best_texts(std::move(found), n_best_, text_of), pairs[place].target,
+                               std::ssize(batch.sentences.sources[sentence]), results[place]);
+                      });
+}
+
+void CorpusTranslator::choose(const std::vector<Hypothesis>& found, const std::string& reference,
                               int64_t source_tokens, TranslatedSource& one) const {
   const double most = choice_.most_times * static_cast<double>(source_tokens);
   for (const Hypothesis& hypothesis : found) {

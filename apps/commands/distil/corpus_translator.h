@@ -65,8 +65,15 @@ class CorpusTranslator {
   std::vector<TranslatedSource> translate(const std::vector<TextPair>& pairs, int64_t first) const;
 
  private:
-  void choose(std::vector<Hypothesis> found, const std::string& reference, int64_t source_tokens,
-              TranslatedSource& one) const;
+  struct Batch {
+    Sentences sentences = {};
+    std::vector<size_t> places = {};  ///< of the sentences among the pairs
+  };
+
+  void translate(Batch& batch, const std::vector<TextPair>& pairs,
+                 std::vector<TranslatedSource>& results) const;
+  void choose(const std::vector<Hypothesis>& found, const std::string& reference,
+              int64_t source_tokens, TranslatedSource& one) const;
 
   const Translator& models_;
   const int64_t n_best_;

@@ -79,17 +79,22 @@ Json identity_of(const DistilArguments& arguments, const SearchOptions& search,
   Config used = config;
   used.generation = search;
   used.languages = override_languages(config.languages, arguments.search.overrides);
-  for (CorpusSpec& corpus : used.data.train = corpora) corpus.forget_files();
-  Json keys;
+  Json keys, of_corpora = Json::array();
   for (const auto& [key, value] : flat_keys(used)) {
-    const bool counts = key.starts_with("generation.") || key.starts_with("data.train") ||
-                        key == "data.max_length";
-    if (counts) keys[key] = value;
+    if (key.starts_with("generation.") || key == "data.max_length") keys[key] = value;
+  }
+  for (const CorpusSpec& corpus : corpora) {
+    of_corpora.push_back({{"split", corpus.split},
+                          {"limit", corpus.limit},
+                          {"direction", corpus.direction},
+                          {"columns", {corpus.source_column, corpus.target_column}},
+                          {"weights", corpus.pair_weight_column}});
   }
   return {{"models", checksums_of(data_files(weights, {}))},
           {"weights", arguments.models.weights},
           {"format", name_of(arguments.models.format)},
           {"corpora", checksums_of(data_files(corpora, {}))},
+          {"parts", of_corpora},
           {"keys", keys},
           {"n_best", search.n_best},
           {"seed", search.seed},
@@ -127,8 +132,7 @@ void tell(const SelectionCounts& counts, const FilterCounts& read) {
     if (count > 0) std::cerr << concat("left out: ", count, ' ', name_of(reason), '\n');
   }
   if (counts.spaced > 0) {
-    std::cerr << concat("note: ", counts.spaced,
-                        counts.spaced == 1 ? " text has" : " texts have",
+    std::cerr << concat("note: ", counts.spaced, counts.spaced == 1 ? " text has" : " texts have",
                         " spaces where there were tabs or line ends\n");
   }
 }
@@ -143,8 +147,8 @@ Json figures_of(const SelectionCounts& counts) {
 
 void expect_pairs(const Config& config, const std::string& path) {
   if (config.task->can(kTranslates) && examples_of(config).has_targets) return;
-  fail(ErrorKind::kData, "[distil] expected a model that translates, ", path,
-       " holds one of task ", config.task->name, '.');
+  fail(ErrorKind::kData, "[distil] expected a model that translates, ", path, " holds one of task ",
+       config.task->name, '.');
 }
 
 int run_distil(const DistilArguments& arguments) {

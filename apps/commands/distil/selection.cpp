@@ -73,8 +73,8 @@ class SelectionWriter {
   }
   SelectionCounts finish() {
     if (counts_.kept == 0) {
-      fail(ErrorKind::kData, "[distil] no translation of ", counts_.sources,
-           " sources is left; ", kLeftOutFile, ".part says why.");
+      fail(ErrorKind::kData, "[distil] no translation of ", counts_.sources, " sources is left; ",
+           kLeftOutFile, ".part says why.");
     }
     left_out_.finish();
     corpus_.finish();

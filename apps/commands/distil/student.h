@@ -20,8 +20,8 @@ struct Student {
 
 /// The teacher's config with another corpus (pairs with weights if `weighted`), the tokenizers'
 /// own files, and `overrides` of keys; the rest is the teacher's. `folder` will hold all of it.
-/// Throws one Error(kConfig) that lists what is wrong with the overrides, or says that no config can
-/// name these tokenizers.
+/// Throws one Error(kConfig) that lists what is wrong with the overrides, or says that no config
+/// can name these tokenizers.
 Student make_student(const Config& teacher, const TokenizerPair& tokenizers,
                      const std::vector<std::string>& overrides, bool weighted,
                      const std::string& folder);

@@ -32,7 +32,14 @@ std::vector<std::string> cells_of(const std::string& line) {
 class DistilTest : public testing::Test {
  protected:
   DistilTest() {
-    fs::copy(plain("translation").path("run"), folder_.path("teacher"),
+    // One that has learnt to turn the words around, a little.
+    static const TinyRunFolder trained("distil-teacher");
+    static const int code =
+        trained.train("translation", "run",
+                      {"training.max_steps=1500", "training.eval_steps=500",
+                       "training.save_steps=500", "model.hidden_size=32", "model.dropout=0"});
+    EXPECT_EQ(code, 0) << trained.messages();
+    fs::copy(trained.path("run"), folder_.path("teacher"),
              fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
   TinyRunFolder::Outcome distil(const std::string& output, const std::string& options = "") const {
@@ -56,34 +63,43 @@ class DistilTest : public testing::Test {
 };
 
 TEST_F(DistilTest, WritesWhatTranslateSaysAndAStudentThatTrains) {
-  const TinyRunFolder::Outcome outcome = distil(
-      "out", "--beam-size 3 --student model.hidden_size=8 model.num_attention_heads=1 "
+  const TinyRunFolder::Outcome outcome =
+      distil("made",
+             "--beam-size 3 --student model.hidden_size=8 model.num_attention_heads=1 "
              "training.max_steps=4");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "");
   const auto sources = lines_of(file("train.src"));
   const auto translations =
       lines_of(folder_.output("translate --model teacher --beam-size 3 --input train.src"));
-  const auto pairs = rows("out/corpus.tsv");
-  ASSERT_EQ(pairs.size(), sources.size());
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    EXPECT_EQ(pairs[i], (std::vector<std::string>{sources[i], translations[i]}));
+  const auto pairs = rows("made/corpus.tsv"), left_out = rows("made/left_out.tsv");
+  ASSERT_EQ(pairs.size() + left_out.size(), sources.size());
+  EXPECT_GT(pairs.size(), 100U);
+  size_t kept = 0, dropped = 0;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const std::vector<std::string> pair = {sources[i], translations[i]};
+    if (kept < pairs.size() && pairs[kept] == pair) {
+      ++kept;
+      continue;
+    }
+    ASSERT_LT(dropped, left_out.size()) << sources[i];
+    EXPECT_EQ(left_out[dropped].at(2), sources[i]);
+    EXPECT_EQ(left_out[dropped++].at(3), translations[i]);
   }
-  EXPECT_THAT(outcome.err, HasSubstr("200 sources translated, 200 pairs kept"));
-  EXPECT_EQ(file("out/left_out.tsv"), "");
-  const auto record = nlohmann::json::parse(file("out/distil.json"));
-  EXPECT_EQ(record.at("pairs"), 200);
+  const std::string counts = concat("200 sources translated, ", kept, " pairs kept");
+  EXPECT_THAT(outcome.err, HasSubstr(counts));
+  const auto record = nlohmann::json::parse(file("made/distil.json"));
+  EXPECT_EQ(record.at("pairs"), kept);
   EXPECT_EQ(record.at("finished"), true);
-  for (const auto& entry : fs::directory_iterator(folder_.path("out"))) {
+  for (const auto& entry : fs::directory_iterator(folder_.path("made"))) {
     EXPECT_FALSE(entry.path().filename().string().starts_with("piece-")) << entry.path();
   }
   // The folder may move, and the teacher may be gone.
-  fs::rename(folder_.path("out"), folder_.path("moved"));
+  fs::rename(folder_.path("made"), folder_.path("moved"));
   fs::remove_all(folder_.path("teacher"));
-  const TinyRunFolder::Outcome trained =
-      folder_.run("train moved/student.yaml output_dir=student");
+  const TinyRunFolder::Outcome trained = folder_.run("train moved/student.yaml output_dir=student");
   ASSERT_EQ(trained.code, 0) << trained.err;
-  EXPECT_THAT(trained.err, HasSubstr("training data: 200 read, 200 kept"));
+  EXPECT_THAT(trained.err, HasSubstr(concat("training data: ", kept, " read, ", kept, " kept")));
   EXPECT_THAT(folder_.output("inspect student"), HasSubstr("8"));
 }
 
@@ -105,8 +121,8 @@ TEST_F(DistilTest, AKilledOneGoesOn) {
   std::string sources;
   for (int i = 0; i < 25; ++i) sources += file("train.src");
   folder_.write("many.src", sources);
-  const std::string options = "--input many.src --beam-size 2 --keep 0.7 --threads 1";
-  ASSERT_EQ(distil("whole", options).code, 0);
+  const std::string options = "--input many.src --beam-size 2 --keep 0.7";
+  ASSERT_EQ(distil("whole", options + " --threads 1").code, 0);
   const pid_t child = fork();
   if (child == 0) {
     const std::string shell = concat("cd '", folder_.path(""), "' && exec '", tapestry_binary(),
@@ -130,7 +146,7 @@ TEST_F(DistilTest, AKilledOneGoesOn) {
   for (const std::string name : {"/corpus.tsv", "/left_out.tsv", "/distil.json"}) {
     EXPECT_EQ(file("whole" + name), file("killed" + name)) << name;
   }
-  EXPECT_EQ(rows("whole/corpus.tsv").size(), 3500);
+  EXPECT_GT(rows("whole/corpus.tsv").size(), 3000U);
   EXPECT_THAT(distil("killed", options).err, HasSubstr("is finished; choose another --output."));
 }
 
@@ -184,7 +200,7 @@ TEST_F(DistilTest, EveryReasonIsCountedAndNamed) {
   for (int i = 0; i < 60; ++i) words += "ba ce ";
   folder_.write("odd.src", "ba ce di\n\n" + words + "\nfo gu ha je\n\xC3\n");
   const TinyRunFolder::Outcome outcome =
-      distil("out", "--input odd.src --max-new-tokens 4 --most-times 30");
+      distil("made", "--input odd.src --max-new-tokens 4 --most-times 30");
   EXPECT_EQ(outcome.code, 3) << outcome.err;  // all are cut
   EXPECT_THAT(outcome.err, HasSubstr("no translation of 3 sources is left"));
   const TinyRunFolder::Outcome rest = distil("rest", "--input odd.src --most-times 1.2");
@@ -201,10 +217,10 @@ TEST_F(DistilTest, SeveralTeachersAndWeightsOfPairs) {
   for (int i = 0; i < 200; ++i) ones += i % 2 == 0 ? "1\n" : "0.5\n";
   folder_.write("weights.txt", ones);
   const TinyRunFolder::Outcome outcome = folder_.run(
-      "distil teacher second --output out --data source=train.src target=train.tgt "
+      "distil teacher second --output made --data source=train.src target=train.tgt "
       "pair_weights=weights.txt --student training.max_steps=2");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  const auto pairs = rows("out/corpus.tsv");
+  const auto pairs = rows("made/corpus.tsv");
   const auto translations =
       lines_of(folder_.output("translate --model teacher --model second --input train.src"));
   ASSERT_EQ(pairs.size(), 200);
@@ -212,13 +228,13 @@ TEST_F(DistilTest, SeveralTeachersAndWeightsOfPairs) {
     EXPECT_EQ(pairs[i].at(1), translations[i]);
     EXPECT_EQ(pairs[i].at(2), i % 2 == 0 ? "1" : "0.5");
   }
-  ASSERT_EQ(folder_.run("train out/student.yaml").code, 0);
+  ASSERT_EQ(folder_.run("train made/student.yaml").code, 0);
 }
 
 TEST_F(DistilTest, RefusesBeforeItWorks) {
-  ASSERT_EQ(folder_.train("translation", "other", {"tokenizer.vocab_size=35",
-                                                   "training.max_steps=2"}),
-            0);
+  ASSERT_EQ(
+      folder_.train("translation", "other", {"tokenizer.vocab_size=35", "training.max_steps=2"}),
+      0);
   ASSERT_EQ(folder_.train("clm", "text", {"training.max_steps=2"}), 0);
   EXPECT_THAT(refusal("teacher other --output refused", 3), HasSubstr("other"));
   EXPECT_THAT(refusal("text --output refused", 3), HasSubstr("[distil] expected a model of task"));

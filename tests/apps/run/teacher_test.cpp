@@ -1,5 +1,5 @@
-// training.teacher: a student that learns another model's probabilities goes on with its bits, knows
-// its teacher again, and refuses one that does not fit.
+// training.teacher: a student that learns another model's probabilities goes on with its bits,
+// knows its teacher again, and refuses one that does not fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,9 +19,9 @@ class TeacherTest : public testing::Test {
  protected:
   static std::string teacher() { return plain("translation").path("run"); }
   static std::vector<std::string> taught(std::vector<std::string> more = {}) {
-    more.insert(more.begin(),
-                {"training.teacher=" + teacher(), "training.teacher_weight=0.6",
-                 "training.teacher_temperature=2", "training.max_steps=20", "training.save_steps=3"});
+    more.insert(more.begin(), {"training.teacher=" + teacher(), "training.teacher_weight=0.6",
+                               "training.teacher_temperature=2", "training.max_steps=20",
+                               "training.save_steps=3"});
     return more;
   }
   int train(const std::string& run, const std::vector<std::string>& overrides) const {
@@ -132,9 +132,9 @@ TEST_F(TeacherTest, PlanAndBenchCountIt) {
               HasSubstr("weights of the teacher"));
   EXPECT_THAT(folder_.output("bench translation.yaml --steps 1 --warmup-steps 0" + arguments),
               HasSubstr("tokens_per_s"));
-  EXPECT_THAT(folder_.output("bench translation.yaml --steps 1 --warmup-steps 0 --shape 4x5x6" +
-                             arguments),
-              HasSubstr("tokens_per_s"));
+  EXPECT_THAT(
+      folder_.output("bench translation.yaml --steps 1 --warmup-steps 0 --shape 4x5x6" + arguments),
+      HasSubstr("tokens_per_s"));
 }
 
 }  // namespace
