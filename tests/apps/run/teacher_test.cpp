@@ -92,6 +92,22 @@ TEST_F(TeacherTest, EitherModelTeachesTheOther) {
       << messages();
 }
 
+TEST_F(TeacherTest, CausalModelsLearnFromOneToo) {
+  for (const std::string task : {"clm", "prompts"}) {
+    const std::string teacher = "training.teacher=" + plain(task).path("run");
+    const std::vector<std::string> student = {teacher, "model.hidden_size=8",
+                                              "training.max_steps=10"};
+    ASSERT_EQ(folder_.train(task, task, student), 0) << messages();
+    EXPECT_TRUE(folder_.metrics(task).at(0).contains("teacher_divergence"));
+    ASSERT_EQ(folder_.run(concat("plan ", task, ".yaml ", teacher)).code, 0);
+  }
+  EXPECT_THAT(folder_
+                  .run("bench clm.yaml --steps 1 --warmup-steps 0 --shape 2x8 training.teacher=" +
+                       plain("clm").path("run"))
+                  .out,
+              HasSubstr("tokens_per_s"));
+}
+
 TEST_F(TeacherTest, AnotherTeacherIsSaid) {
   ASSERT_EQ(train("first", {"training.max_steps=4"}), 0) << messages();
   ASSERT_EQ(train("second", {"training.max_steps=4", "seed=2"}), 0) << messages();
