@@ -234,7 +234,7 @@ void bind_teacher(ConfigSection& s, Config& config) {
       "Run or checkpoint of a trained model of the same task and vocabulary: each target token is "
       "also learnt from the probabilities that it gives to all tokens (word-level distillation). "
       "An update stores its logits.");
-  const bool taught = !training.teacher.empty();
+  const bool taught = s.given("teacher") || !training.teacher.empty();
   s.read_if(taught, "without teacher", "teacher_weight", training.teacher_weight,
             "Share of the divergence from the teacher in the loss; the rest is the usual one.",
             above_up_to(0, 1));

@@ -31,10 +31,6 @@ struct FilterArguments {
 
 /// --model, --device and --threads: one model.
 void add_model(CLI::App& app, FilterArguments& arguments);
-/// --weights of one model.
-void add_format(CLI::App& app, FilterArguments& arguments);
-/// --weights of models that answer together.
-void add_weights(CLI::App& app, ModelChoice& models);
 /// --model, --weights, --device and --threads of such models.
 void add_models(CLI::App& app, FilterArguments& arguments);
 /// --input

@@ -6,11 +6,11 @@
 #include <iostream>
 
 #include "apps/checkpoint/file_names.h"
-#include "apps/commands/answers/filter.h"
 #include "apps/commands/command.h"
 #include "apps/commands/distil/corpus_translator.h"
 #include "apps/commands/distil/selection.h"
 #include "apps/commands/distil/student.h"
+#include "apps/commands/options.h"
 #include "apps/run/data_files.h"
 #include "core/base/progress.h"
 #include "core/cpu/parallel.h"
