@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <tuple>
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/commands/command.h"
@@ -78,7 +79,6 @@ Json identity_of(const DistilArguments& arguments, const SearchOptions& search,
   }
   Config used = config;
   used.generation = search;
-  used.languages = override_languages(config.languages, arguments.search.overrides);
   Json keys, of_corpora = Json::array();
   for (const auto& [key, value] : flat_keys(used)) {
     if (key.starts_with("generation.") || key == "data.max_length") keys[key] = value;
@@ -106,9 +106,19 @@ Json identity_of(const DistilArguments& arguments, const SearchOptions& search,
 void write_tokenizers(const RunFolder& folder, const Student& student,
                       const TokenizerPair& tokenizers) {
   for (const auto& [name, bytes] : student.tokenizers) folder.write(name, bytes);
-  const TokenizerPair read =
-      train_tokenizers(student.config.tokenizer, student.config.data.train, student.config.seed);
+  const Config& config = student.config;
+  const TokenizerPair read = with_languages(
+      train_tokenizers(config.tokenizer, config.data.train, config.seed), config.languages);
   check_same_vocabulary(tokenizers, "the first model", read, folder.path());
+  const PairRows teacher(tokenizers), own(read);
+  const auto around = [](const PairRows& rows) {
+    return std::tie(rows.source.before, rows.source.after, rows.target.before, rows.target.after,
+                    rows.start, rows.eos, rows.source_filler, rows.target_filler);
+  };
+  if (around(teacher) != around(own)) {
+    fail(ErrorKind::kConfig, "[distil] the files of the first model's tokenizer do not say which ",
+         "tokens stand around its texts: no config can name it.");
+  }
 }
 
 void translate_all(const std::vector<CorpusSpec>& corpora, const CorpusTranslator& translator,
@@ -158,7 +168,8 @@ int run_distil(const DistilArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const Translator models(arguments.models, arguments.compute.device, "distil", kTranslates,
                           override_languages({}, arguments.search.overrides));
-  const Config& config = models.config();
+  Config config = models.config();
+  config.languages = override_languages(config.languages, arguments.search.overrides);
   expect_pairs(config, arguments.models.paths.front());
   const SearchOptions search = arguments.search.over(config.generation);
   const std::vector<CorpusSpec> corpora = corpora_of(arguments, config);
