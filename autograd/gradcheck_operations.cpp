@@ -341,6 +341,16 @@ void add_losses(Cases& cases, Inputs& in) {
   cases.push_back({"linear_cross_entropy scaled", {x, w}, [=] {
                      return 0.5 * linear_cross_entropy(x, w, {}, targets, smooth).loss + sum(x * x);
                    }});
+  const Tensor of_teacher = in.draw({6, 7}, -3, 3).value();
+  for (const double temperature : {1., 2.5}) {
+    const Distillation teacher{
+        .weight = 0.7, .temperature = temperature, .logits = [=](int64_t begin, int64_t end) {
+          return of_teacher.slice(begin, end);
+        }};
+    cases.push_back({concat("distilled_cross_entropy, temperature ", temperature), {logits}, [=] {
+                       return distilled_cross_entropy(logits, targets, weighted, teacher).loss;
+                     }});
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 // All throw Error with the operation's name and the actual shapes when the inputs do not fit.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "autograd/tape.h"
@@ -253,12 +254,14 @@ struct CrossEntropy {
   int64_t tokens = 0;  ///< rows whose target is not ignored
   /// Sums over real tokens, each times its weight, (3) float64 on the loss's device: the smoothed
   /// loss, the true negative log-likelihood, and how often the most probable class is the target.
+  /// Of a distilled loss a fourth: the divergence from the teacher.
   Tensor sums;
 
   // Each reads one entry of `sums`; on a GPU it waits for the stream.
   double loss_sum() const { return sums.slice(0, 1).item(); }
   double nll_sum() const { return sums.slice(1, 2).item(); }
   double correct() const { return sums.slice(2, 3).item(); }
+  double divergence() const { return sums.slice(3, 4).item(); }
 };
 /// logits (..., V), targets (...) int32 on the same device or in host memory. Targets in host
 /// memory are checked without waiting for the GPU.
@@ -268,5 +271,22 @@ CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
 /// bias (V) or undefined. The logits of the whole batch are never stored.
 CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
                                   const Tensor& targets, const CrossEntropyOptions& options = {});
+
+/// Another model whose predictions are learnt, too.
+struct Distillation {
+  double weight = 0.5;     ///< in (0, 1]: of the divergence; the cross-entropy's is 1 - weight
+  double temperature = 1;  ///< divides both models' logits
+  /// The teacher's logits of rows [begin, end): (end - begin, V) of any floating type, on the
+  /// device of the student's. Called without a tape.
+  std::function<Tensor(int64_t begin, int64_t end)> logits = {};
+};
+/// Knowledge distillation (Hinton et al. 2015; of each target token, Kim and Rush 2016): with
+/// weight a and temperature T the loss is (1 - a) * cross_entropy(z, targets) + a * T^2 /
+/// normalizer
+/// * the sum over real rows of KL(softmax(t / T) || softmax(z / T)), times the rows' weights. It
+/// stores z and its gradient; of t there is a chunk of rows at a time.
+CrossEntropy distilled_cross_entropy(const Var& logits, const Tensor& targets,
+                                     const CrossEntropyOptions& options,
+                                     const Distillation& teacher);
 
 }  // namespace tapestry

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -157,6 +158,125 @@ CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bi
                  deliver(gx, std::move(dx), dloss);
                  deliver(gw, std::move(dw), dloss);
                  deliver(gb, std::move(db), dloss);
+               });
+  return result;
+}
+
+namespace {
+
+// Logits of a chunk of distilled_cross_entropy(): on a CPU they stay in its caches, more or less.
+constexpr int64_t kChunkElements = int64_t{1} << 20, kDeviceChunkElements = int64_t{1} << 26;
+
+// Rows [begin, end) of the problem.
+Problem rows_of(const Problem& all, int64_t begin, int64_t end) {
+  const auto part = [&](const Tensor& of_rows) {
+    if (!of_rows.defined()) return Tensor();
+    return of_rows.reshape({of_rows.numel()}).slice(begin, end);
+  };
+  Problem problem = all;
+  problem.shape.rows = end - begin;
+  problem.targets = part(all.targets);
+  problem.weights = part(all.weights);
+  problem.host_targets = part(all.host_targets);
+  problem.host_weights = part(all.host_weights);
+  return problem;
+}
+
+// The cross-entropy of logits, by their own values only.
+struct PlainCrossEntropy {
+  PlainCrossEntropy(const Problem& problem, const Tensor& logits, double grad_scale)
+      : gradient(Tensor::empty_like(logits)), sums(empty_sums(logits)) {
+    dispatch(logits, [&](auto device, auto type) {
+      using T = decltype(type);
+      kernels::cross_entropy(device, problem.shape, logits.data<T>(), problem.rows(), grad_scale,
+                             gradient.value().data<T>(), fields(sums));
+    });
+  }
+  Var gradient;  // times grad_scale
+  Tensor sums;
+};
+
+// sum over all elements of a * b, added up in float64 by rows.
+Var dot(const Var& a, const Var& b) { return sum(Var(sum(a * b, 1).value().to(DType::kFloat64))); }
+
+// A chunk of logits z and the teacher's t: dz, and the sums of distilled_cross_entropy(). With the
+// target distribution q of a cross-entropy ce, whose gradient is g = softmax - q:
+//   KL(p_t || p_z) = <g(t), t - z> + ce(z) - ce(t)  and  dKL/dz = g(z) - g(t)
+// for any q, so that the kernel of the cross-entropy does all of it; ignored rows give 0.
+struct DistilledChunk {
+  DistilledChunk(const Problem& problem, const Tensor& z, const Tensor& t, double weight,
+                 double temperature) {
+    // At temperature 1 both parts have the student's softmax in common.
+    const bool shared = temperature == 1;
+    const double soft = weight * temperature / problem.normalizer;
+    const double hard = shared ? 1 / problem.normalizer : (1 - weight) / problem.normalizer;
+    const PlainCrossEntropy truth(problem, z, hard);
+    const Var soft_z = shared ? Var(z) : affine(z, 1 / temperature, 0);
+    const Var soft_t = shared ? Var(t) : affine(t, 1 / temperature, 0);
+    const PlainCrossEntropy teacher(problem, soft_t.value(), soft);
+    Var dz = truth.gradient - teacher.gradient;
+    Tensor student_sums = truth.sums;
+    if (!shared) {
+      const PlainCrossEntropy student(problem, soft_z.value(), soft);
+      dz = dz + student.gradient;
+      student_sums = student.sums;
+    }
+    gradient = dz.value();
+    const Var apart = affine(dot(teacher.gradient, soft_t - soft_z), 1 / soft, 0);
+    const Var losses = slice(Var(student_sums) - Var(teacher.sums), 0, 0, 1);
+    sums = concat({Var(truth.sums), reshape(apart, {1}) + losses}, 0);
+  }
+  Tensor gradient;
+  Var sums;  // (4) float64
+};
+
+}  // namespace
+
+CrossEntropy distilled_cross_entropy(const Var& logits, const Tensor& targets,
+                                     const CrossEntropyOptions& options,
+                                     const Distillation& teacher) {
+  const char* const who = "distilled_cross_entropy";
+  const int64_t rows = logits.shape().rows(), classes = logits.shape().cols();
+  check(teacher.weight > 0 && teacher.weight <= 1, who, "the weight must be in (0, 1], got ",
+        teacher.weight, '.');
+  check(teacher.temperature > 0, who, "the temperature must be positive, got ", teacher.temperature,
+        '.');
+  const Problem problem =
+      make_problem(who, rows, classes, logits.value().device(), targets, options);
+  const DType type = logits.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  const Tensor z = logits.value().reshape({rows, classes});
+  const Tensor dlogits = Tape::records(logits) ? Tensor::empty_like(z) : Tensor();
+  // Without a tape, since the gradient is computed here.
+  Var sums = Tensor::zeros({4}, DType::kFloat64, z.device());
+  {
+    const NoTape constants;
+    const int64_t most = std::max<int64_t>(
+        1, (z.device().is_cpu() ? kChunkElements : kDeviceChunkElements) / classes);
+    for (int64_t begin = 0; begin < rows; begin += most) {
+      const int64_t end = std::min(rows, begin + most);
+      const Tensor t = teacher.logits(begin, end).to(type);
+      check(t.shape() == Shape({end - begin, classes}), who, "expected the teacher's logits (",
+            end - begin, ", ", classes, "), got ", t.shape(), '.');
+      const DistilledChunk chunk(rows_of(problem, begin, end), z.slice(begin, end).to(type), t,
+                                 teacher.weight, teacher.temperature);
+      sums = sums + chunk.sums;
+      if (dlogits.defined()) {
+        dlogits.slice(begin, end).copy_from(chunk.gradient.to(logits.dtype()));
+      }
+    }
+  }
+  const double by_t = teacher.weight * teacher.temperature * teacher.temperature;
+  CrossEntropy result;
+  {
+    const NoTape constants;
+    const Var loss = affine(slice(sums, 0, 0, 1), (1 - teacher.weight) / problem.normalizer, 0) +
+                     affine(slice(sums, 0, 3, 4), by_t / problem.normalizer, 0);
+    result = {reshape(loss, {}).value().to(logits.dtype()), problem.tokens, sums.value()};
+  }
+  Tape::record({&logits}, result.loss,
+               [dlogits = dlogits.defined() ? dlogits.reshape(logits.shape()) : Tensor(),
+                gradient = gradient_of(logits)](const Tensor& dloss) mutable {
+                 deliver(gradient, std::move(dlogits), dloss);
                });
   return result;
 }

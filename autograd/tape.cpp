@@ -22,6 +22,10 @@ Tape::~Tape() {
 
 Tape* Tape::current() { return recording; }
 
+NoTape::NoTape() : tape_(recording) { recording = nullptr; }
+
+NoTape::~NoTape() { recording = tape_; }
+
 PhiloxKey Tape::next_random() {
   const PhiloxKey key = random_;
   ++random_.stream;

@@ -143,6 +143,7 @@ class Tape {
 
   template <class F>
   friend Var recompute(F f);
+  friend class NoTape;
 
   // A use of a value with a listener, by node number `node`.
   struct Use {
@@ -183,6 +184,19 @@ class Tape {
   bool paused_ = false;   // recompute() runs a function whose operations are not recorded
   bool skipped_ = false;  // one of them would have been
   bool repeats_ = false;
+};
+
+/// While it lives no tape of this thread records, as if none were alive: the pass of a model that
+/// does not learn, within the pass of one that does. The tape's random streams stay where they are.
+class NoTape {
+ public:
+  NoTape();
+  ~NoTape();
+  NoTape(const NoTape&) = delete;
+  NoTape& operator=(const NoTape&) = delete;
+
+ private:
+  Tape* const tape_;
 };
 
 }  // namespace tapestry

@@ -16,6 +16,7 @@
 #include "apps/run/updates.h"
 #include "apps/tasks/answers/placeholders.h"
 #include "apps/tasks/task.h"
+#include "apps/tasks/training_loss.h"
 #include "core/allocator.h"
 #include "core/base/clock.h"
 #include "core/base/philox.h"
@@ -195,6 +196,13 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   return measured;
 }
 
+// The config's teacher with random weights, which take the same time; null if it has none.
+std::unique_ptr<Teacher> untrained_teacher(Config config) {
+  if (config.training.teacher.empty()) return nullptr;
+  const TokenizerPair tokenizers = placeholder_tokenizers(config, [](const std::string&) {});
+  return teacher_of(config, tokenizers, Teacher::Weights::kSizesOnly);
+}
+
 Measured measure_synthetic(const Config& config, const BenchArguments& arguments, Ranks& ranks) {
   const ModelTraits& traits = traits_of(config.model_type);
   const bool both_sides = traits.reads_two_texts;
@@ -215,12 +223,13 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
   };
   ParamStore store = make_store(config, ModelUse::kTraining);
+  const std::unique_ptr<Teacher> teacher = untrained_teacher(config);
   Measured measured;
   const auto measure = [&](const auto& model, const auto& batches) {
     uint32_t next = 0;
     measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
       tokens = double(shape.tokens());
-      return model.loss(batches[next++ % kBatches], options);
+      return training_loss(model, batches[next++ % kBatches], options, config, teacher.get());
     });
   };
   if (both_sides) {
@@ -242,7 +251,8 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     }
     measure(model, batches);
   }
-  if (config.model.kv_latent_size == 0) measured.flops = step_flops(config, shape);
+  const bool counted = config.model.kv_latent_size == 0 && config.training.r_drop == 0 && !teacher;
+  if (counted) measured.flops = step_flops(config, shape);
   return measured;
 }
 

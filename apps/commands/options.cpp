@@ -1,6 +1,7 @@
 #include "apps/commands/options.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -54,6 +55,32 @@ CLI::Option* add_value(CLI::App& app, SearchArguments& search, const ConfigKey& 
                                                              : "FLOAT");
 }
 
+constexpr const char* kFormatHelp =
+    "float32 | int8: the matrices of the model (on a CPU); int8 takes a quarter of the memory";
+
+std::optional<WeightFormat> format_of(const std::string& word) {
+  for (const WeightFormat format : kWeightFormats) {
+    if (word == name_of(format)) return format;
+  }
+  return std::nullopt;
+}
+
+// Reads a share of an ensemble, or a format.
+void read_weights(const std::vector<std::string>& words, ModelChoice& models) {
+  for (const std::string& word : words) {
+    double share = 0;
+    if (const auto format = format_of(word)) {
+      models.format = *format;
+    } else if (CLI::detail::lexical_cast(word, share)) {
+      models.weights.push_back(share);
+    } else {
+      throw CLI::ValidationError("--weights",
+                                 concat("expected ", join(names_of(kWeightFormats), ", "),
+                                        " or numbers, got '", word, "'"));
+    }
+  }
+}
+
 }  // namespace
 
 void add_config(CLI::App& app, ConfigArguments& arguments) {
@@ -66,6 +93,22 @@ void add_compute(CLI::App& app, ComputeArguments& arguments) {
   app.add_option("--threads", arguments.threads, "CPU threads; 0: all cores")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+}
+
+void add_format(CLI::App& app, WeightFormat& format) {
+  app.add_option_function<std::string>(
+         "--weights", [&format](const std::string& word) { format = *format_of(word); },
+         kFormatHelp)
+      ->check(CLI::IsMember(names_of(kWeightFormats)))
+      ->default_str(name_of(format));
+}
+
+void add_weights(CLI::App& app, ModelChoice& models) {
+  app.add_option_function<std::vector<std::string>>(
+         "--weights",
+         [&models](const std::vector<std::string>& words) { read_weights(words, models); },
+         concat(kFormatHelp, "; of several models also their shares, as in .6,.4 (default: equal)"))
+      ->delimiter(',');
 }
 
 void add_search(CLI::App& app, SearchArguments& arguments,

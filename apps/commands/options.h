@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "apps/checkpoint/model_choice.h"
 #include "apps/config/search_overrides.h"
 
 namespace tapestry {
@@ -41,6 +42,11 @@ struct ComputeArguments {
   int threads = 0;  ///< 0: all cores
 };
 void add_compute(CLI::App& app, ComputeArguments& arguments);
+
+/// --weights of one model.
+void add_format(CLI::App& app, WeightFormat& format);
+/// --weights of models that answer together.
+void add_weights(CLI::App& app, ModelChoice& models);
 
 /// How to choose tokens: what is not given comes from the checkpoint's config.
 struct SearchArguments {

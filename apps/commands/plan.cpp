@@ -113,6 +113,7 @@ int run_plan(const PlanArguments& arguments) {
   share(*plan, config, arguments.ranks);
   fmt::print("{:<38} {:>10}\n", "parameters that learn", plan->parameters);
   row("weights", plan->weights);
+  if (plan->teacher > 0) row("weights of the teacher", plan->teacher);
   row("gradients", plan->gradients);
   row(concat("state of ", name_of(config.optimizer.type)), plan->optimizer);
   if (plan->averages > 0) row("averages", plan->averages);

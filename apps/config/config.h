@@ -55,10 +55,13 @@ struct TrainingOptions {
   double num_train_epochs = 0;  ///< times through the data; 0: max_steps decides
   double max_hours = 0;         ///< saves and stops after this long; 0: no limit
   double label_smoothing = 0.0;
-  double r_drop = 0;         ///< weight of R-Drop's divergence between two passes; 0: one pass
-  double max_grad_norm = 0;  ///< clips the global norm; 0: off
-  double clip_value = 0;     ///< clips each element; 0: off
-  double ema_decay = 0;      ///< exponential moving average of the weights; 0: off
+  double r_drop = 0;    ///< weight of R-Drop's divergence between two passes; 0: one pass
+  std::string teacher;  ///< run or checkpoint whose predictions are learnt, too; empty: none
+  double teacher_weight = 0.5;     ///< of the divergence from it (Distillation)
+  double teacher_temperature = 1;  ///< divides the logits of both
+  double max_grad_norm = 0;        ///< clips the global norm; 0: off
+  double clip_value = 0;           ///< clips each element; 0: off
+  double ema_decay = 0;            ///< exponential moving average of the weights; 0: off
   int64_t logging_steps = 50;
   int64_t eval_steps = 500;             ///< updates between validations; 0: only at the end
   int64_t eval_batch_size = 64;         ///< sentences decoded at a time

@@ -24,7 +24,8 @@ std::vector<Probe> probes() {
                          {"data.train.prompt", "data.train={jsonl: x, prompt: \"{a}\"}"},
                          {"tokenizer.path", "tokenizer.path=x"},
                          {"model.kv_latent_size", "model.kv_latent_size=2"},
-                         {"training.lora.rank", "training.lora.rank=2"}});
+                         {"training.lora.rank", "training.lora.rank=2"},
+                         {"training.teacher", "training.teacher=x"}});
   return all;
 }
 constexpr const char* kEmptyCorpus = "data.train={}";  // with the keys that it would need

@@ -276,6 +276,14 @@ void check_measures(Rules& rules, const Config& config) {
   });
 }
 
+// Each of the two has a loss of its own.
+void check_teacher(Rules& rules, const TrainingOptions& training) {
+  rules.of("training", {}, {}, [&](const OptionReport& report) {
+    report.expect(training.teacher.empty() || training.r_drop == 0, "r_drop",
+                  "does not go with training.teacher, got ", training.r_drop, '.');
+  });
+}
+
 // A config of a checkpoint may come from another machine.
 void check_machine(Rules& rules, const Config& config) {
   if (!config.allow_bf16x3) return;
@@ -335,6 +343,7 @@ void check_rules(const Config& config, const KeyReport& report) {
   check_optimizer(rules, config);
   check_schedule(rules, config);
   check_measures(rules, config);
+  check_teacher(rules, config.training);
   check_distributed(rules, config);
   check_evaluation(rules, config.evaluation);
   if (report.is_new) check_languages(rules, config);

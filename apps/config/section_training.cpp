@@ -2,7 +2,6 @@
 
 #include "apps/config/byte_count.h"
 #include "apps/config/sections.h"
-#include "data/scores/metrics.h"
 
 namespace tapestry {
 namespace {
@@ -225,6 +224,25 @@ void bind_length(ConfigSection& s, Config& config) {
          "Saves and stops after so many hours of computing; 0: no limit.", at_least(0));
 }
 
+// A model whose predictions are learnt beside the data.
+void bind_teacher(ConfigSection& s, Config& config) {
+  TrainingOptions& training = config.training;
+  s.read_optional_path_if(
+      config.task->learns_from_teacher, concat("with task: ", config.task->name), "teacher",
+      training.teacher,
+      "Run or checkpoint of a trained model of the same task and vocabulary: each target token is "
+      "also learnt from the probabilities that it gives to all tokens (word-level distillation). "
+      "An update stores its logits.");
+  const bool taught = s.given("teacher") || !training.teacher.empty();
+  s.read_if(taught, "without teacher", "teacher_weight", training.teacher_weight,
+            "Share of the divergence from the teacher in the loss; the rest is the usual one.",
+            above_up_to(0, 1));
+  s.read_if(taught, "without teacher", "teacher_temperature", training.teacher_temperature,
+            "Divides the logits of both models before they are compared; the divergence is "
+            "multiplied by its square. Above 1 the teacher's less probable tokens count more.",
+            between(0.01, 100));
+}
+
 // What an update is made of.
 void bind_update(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
@@ -244,6 +262,7 @@ void bind_update(ConfigSection& s, Config& config) {
             "the divergence between the two predictions (R-Drop), 5 as a rule for translation. An "
             "update takes twice the time, and stores its logits. 0: off.",
             between(0, 1000));
+  bind_teacher(s, config);
   s.read("max_grad_norm", training.max_grad_norm,
          "Scales all gradients down to this norm together; 0: off.", at_least(0));
   s.read("clip_value", training.clip_value, "Clips each element of the gradients; 0: off.",
@@ -324,91 +343,6 @@ void bind_training(ConfigSection& s, Config& config) {
             "Keeps only the input of each layer and computes the rest again in the backward pass: "
             "less memory, about a third more time, the same bits.");
   bind_memory_and_flight(s, config);
-}
-
-void bind_generation(ConfigSection& s, Config& config) {
-  SearchOptions& search = config.generation;
-  s.read("num_beams", search.num_beams, "Hypotheses of the beam search; 1: greedy or sampled.",
-         between(1, SearchOptions::kMostBeams));
-  s.read("length_penalty", search.length_penalty,
-         "Exponent of length_penalty_type: larger ones favour long outputs.", at_least(0));
-  s.read_choice("length_penalty_type", search.length_penalty_type, named(kLengthPenalties),
-                "Divides the log-probability of a hypothesis: by its length, by GNMT's formula, or "
-                "not at all.");
-  s.read_choice("early_stopping", search.early_stopping, named(kEarlyStoppings),
-                "When a beam search ends. true: with num_beams finished hypotheses. false: also, "
-                "once the best live one would not be among them at its present length. never: when "
-                "no live one can win at any length.");
-  s.read("max_length_ratio", search.max_length_ratio,
-         "Longest translation: so many tokens for each of the source, and 10 more.",
-         above_up_to(0, SearchOptions::kMostLengthRatio));
-  s.read("do_sample", search.do_sample, "Draws tokens instead of taking the most probable one.");
-  s.read("temperature", search.temperature, "Logits are divided by it before a draw.", positive());
-  s.read("top_k", search.top_k, "Draws among so many of the most probable tokens; 0: among all.",
-         at_least(0));
-  s.read("top_p", search.top_p,
-         "Draws among the most probable tokens that have this probability together; 1: among all.",
-         above_up_to(0, 1));
-  s.read("frequency_penalty", search.frequency_penalty,
-         "Taken from a logit for each time that its token was generated.");
-  s.read("presence_penalty", search.presence_penalty,
-         "Taken from a logit if its token was generated.");
-  s.read("repetition_penalty", search.repetition_penalty,
-         "Divides positive logits of tokens in the prompt, a source of the same vocabulary and the "
-         "output, and multiplies negative ones; 1: off.",
-         positive());
-  s.read("no_repeat_ngram_size", search.no_repeat_ngram_size,
-         "No sequence of so many tokens comes twice; 0: off.", at_least(0));
-  s.read("min_new_tokens", search.min_new_tokens, "Tokens before an output may end.", at_least(0));
-  s.read("max_new_tokens", search.max_new_tokens,
-         "Most tokens of an output; 0: max_length_ratio decides, or the positions of the model.",
-         between(0, double(SearchOptions::kMostNewTokens)));
-  const bool translates = config.task->can(kTranslates);
-  const std::string why = concat("with task: ", config.task->name);
-  s.read_if(translates, why, "source_language", config.languages.source_language,
-            "Language of the sources of a model of many languages, such as eng_Latn; empty: the "
-            "tokenizer's.");
-  s.read_if(translates, why, "target_language", config.languages.target_language,
-            "Language that such a model writes, such as deu_Latn; empty: the tokenizer's, if it "
-            "names one.");
-}
-
-void bind_embedding(ConfigSection& s, Config& config) {
-  s.read("temperature", config.embedding.temperature,
-         "Divides the products of vectors in the loss: the smaller, the more count the texts that "
-         "are hard to tell apart.",
-         positive());
-  s.read("both_directions", config.embedding.both_directions,
-         "Sources are found by their targets, too, not only targets by their sources.");
-}
-
-void bind_answers(ConfigSection& s, Config& config) {
-  AnswerOptions& answers = config.answers;
-  s.read("max_answer_length", answers.max_answer_length, "Longest answer in tokens.",
-         between(1, double(BlockOptions::kLongest)));
-  s.read("no_answer", answers.no_answer,
-         "A context may hold no answer, as in SQuAD 2: then the model may say so.");
-}
-
-void bind_evaluation(ConfigSection& s, Config& config) {
-  EvaluationOptions& evaluation = config.evaluation;
-  std::vector<ConfigChoice<std::string>> tokenizers;
-  for (const WordRule& rule : word_rules()) {
-    if (rule.make != nullptr && !rule.needs_model) tokenizers.push_back({rule.name, rule.name});
-  }
-  s.read_choice("bleu_tokenize", evaluation.bleu_tokenize, tokenizers,
-                "How BLEU finds words: 13a and intl by the rules of mteval-v13a and v14, none at "
-                "white space, char takes characters, zh Chinese characters and other words.");
-  s.read("lowercase", evaluation.lowercase, "BLEU and chrF compare lower-cased text.");
-  s.read(
-      "rouge", evaluation.rouge,
-      "Adds ROUGE-1, -2 and -L to the metrics, for summaries (English: it knows the letters a to "
-      "z).");
-  s.read("extra_metrics", evaluation.extra_metrics,
-         "Scores of the validation beside BLEU and chrF: chrf++, ter.");
-  s.read("num_beams", evaluation.num_beams,
-         "Hypotheses of the translations that the validation makes; 1: greedy, the fastest.",
-         between(1, SearchOptions::kMostBeams));
 }
 
 }  // namespace tapestry

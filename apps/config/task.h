@@ -78,6 +78,7 @@ struct TaskKind {
   void (*bind_corpus)(ConfigSection& section, CorpusSpec& corpus);
   std::vector<TaskSection> sections = {};          ///< besides data, tokenizer, model and training
   bool validates_by_search = false;                ///< translates its validation set
+  bool learns_from_teacher = false;                ///< has training.teacher
   bool needs_mask_piece = false;                   ///< the tokenizer has a piece for the mask ...
   int64_t sentinels = 0;                           ///< ... and pieces for this many gaps
   void (*set_defaults)(Config& config) = nullptr;  ///< sets defaults that differ from Config's own

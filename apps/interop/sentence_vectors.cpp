@@ -154,8 +154,9 @@ SentenceVectors sentence_vectors_of(const std::string& folder, Reasons& reasons,
   const Json length = value_of(limits, "max_seq_length", Json());
   if (length.is_number_integer()) vectors.max_length = length.get<int64_t>();
   if (value_of(limits, "do_lower_case", false) == true) {
-    notes.push_back(concat(kLimitsFile, " has do_lower_case: texts must come in lower case, unless "
-                                        "the tokenizer folds them."));
+    notes.push_back(concat(kLimitsFile,
+                           " has do_lower_case: texts must come in lower case, unless "
+                           "the tokenizer folds them."));
   }
   const Json program = read_json_if_there(concat(folder, '/', kProgramFile));
   const Json prompt = value_of(program, "default_prompt_name", Json());

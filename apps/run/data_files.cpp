@@ -30,8 +30,13 @@ std::string checksum_of_file(const std::string& path) {
 
 std::vector<DataFile> data_files(const std::vector<CorpusSpec>& specs,
                                  const std::vector<DataFile>& known) {
+  return data_files(files_of(specs), known);
+}
+
+std::vector<DataFile> data_files(const std::vector<std::string>& paths,
+                                 const std::vector<DataFile>& known) {
   std::vector<DataFile> files;
-  for (const std::string& path : files_of(specs)) {
+  for (const std::string& path : paths) {
     DataFile file{.path = path};
     struct stat status {};
     if (::stat(path.c_str(), &status) == 0) file.bytes = status.st_size;

@@ -22,6 +22,10 @@ struct DataFile {
 std::vector<DataFile> data_files(const std::vector<CorpusSpec>& specs,
                                  const std::vector<DataFile>& known);
 
+/// The same for files by their paths.
+std::vector<DataFile> data_files(const std::vector<std::string>& paths,
+                                 const std::vector<DataFile>& known);
+
 /// The paths of files whose bytes have changed since `before`, and "the data" for files that are
 /// missing now; none if nothing is known of before.
 std::vector<std::string> changed_files(const std::vector<DataFile>& before,

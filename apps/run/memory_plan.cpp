@@ -188,6 +188,7 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
   const DryTraining training = dry_training(config, tokenizers);
   const ParamStore& store = *training.store;
   plan.weights = bytes_of(store);
+  plan.teacher = training.teacher_bytes;
   const NamedVars all = store.named(), learning = trained_parameters(all, config);
   for (const auto& [name, var] : learning) plan.parameters += var.value().numel();
   Optimizer optimizer(config.optimizer, update_groups(config, learning, store));
@@ -294,7 +295,8 @@ std::optional<MemoryShortage> memory_shortage(const Config& config,
     others +=
         concat(others.empty() ? "; " : ", ", remedy.change, " needs ", bytes_text(remedy.bytes));
   }
-  const int64_t fixed = plan->weights + plan->gradients + plan->optimizer + plan->averages;
+  const int64_t fixed =
+      plan->weights + plan->teacher + plan->gradients + plan->optimizer + plan->averages;
   // Only image data has a known size.
   const int64_t known =
       plan->still_needed() - (plan->on_gpu || examples_of(config).of_images() ? 0 : plan->data);

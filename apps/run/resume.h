@@ -83,6 +83,7 @@ class Resume {
   void check_initializer(const ParamStore& store) const;
   /// Looks at the files of the data.
   void follow_data(const Config& config);
+  void follow_teacher(const Config& config);
   void follow_rows(const Config& config, const std::vector<DataFile>& train_before);
   void follow_metrics(const Config& config, const std::vector<DataFile>& valid_before);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "apps/checkpoint/file_names.h"
 #include "apps/run/data_files.h"
 #include "apps/run/resume.h"
 #include "core/base/text.h"
@@ -72,11 +73,34 @@ std::vector<std::string> those(const std::vector<std::string>& keys,
 
 }  // namespace
 
+namespace {
+
+// The teacher's weights, in the checkpoint that its folder stands for now.
+std::vector<std::string> teacher_files(const Config& config) {
+  const std::string& teacher = config.training.teacher;
+  if (teacher.empty()) return {};
+  return {concat(resolve_checkpoint(teacher), '/', kModelFile)};
+}
+
+}  // namespace
+
+void Resume::follow_teacher(const Config& config) {
+  const std::vector<DataFile> before = std::move(state_.teacher_files);
+  state_.teacher_files = data_files(teacher_files(config), before);
+  if (state_.teacher_files.empty()) return;
+  const std::vector<std::string> others = changed_files(before, state_.teacher_files);
+  if (others.empty()) return;
+  warnings_.push_back(concat(join(others, ", "),
+                             " is not the teacher of the checkpoint: from here on the run learns "
+                             "from another one"));
+}
+
 void Resume::follow_data(const Config& config) {
   const std::vector<DataFile> train_before = std::move(state_.train_files),
                               valid_before = std::move(state_.valid_files);
   state_.train_files = data_files(config.data.train, train_before);
   state_.valid_files = data_files(config.data.valid, valid_before);
+  follow_teacher(config);
   if (!before_) return;
   if (train_before.empty() && config.schedule.type == ScheduleType::kStep) {
     warnings_.push_back(

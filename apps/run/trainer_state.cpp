@@ -137,6 +137,7 @@ std::string to_json(const TrainerState& state) {
   if (state.counts_anew) value["counts_anew"] = true;
   if (!state.train_files.empty()) value["train_files"] = json_of(state.train_files);
   if (!state.valid_files.empty()) value["valid_files"] = json_of(state.valid_files);
+  if (!state.teacher_files.empty()) value["teacher_files"] = json_of(state.teacher_files);
   // Other schedules have no such state; absent in older checkpoints.
   const PlateauState& plateau = state.plateau;
   if (plateau.has_best || plateau.without_best > 0 || plateau.cooldown_left > 0 ||
@@ -172,6 +173,7 @@ TrainerState parse_trainer_state(const std::string& json, const std::string& nam
     if (value.has("counts_anew")) state.counts_anew = value.truth("counts_anew");
     state.train_files = files_of(value.each("train_files"));
     state.valid_files = files_of(value.each("valid_files"));
+    state.teacher_files = files_of(value.each("teacher_files"));
     if (value.has("plateau")) state.plateau = plateau_of(value.inside("plateau"));
     return state;
   } catch (const Json::exception& error) {

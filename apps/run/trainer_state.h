@@ -34,6 +34,7 @@ struct TrainerState {
   bool counts_anew = false;      ///< that number is to be found first
   /// The files that were read; empty: unknown.
   std::vector<DataFile> train_files = {}, valid_files = {};
+  std::vector<DataFile> teacher_files = {};  ///< the weights of training.teacher
 };
 std::string to_json(const TrainerState& state);
 /// `name` is the file's, for messages. Throws Error(kData) when a key is missing, mistyped, or has

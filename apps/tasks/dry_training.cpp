@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/tasks/training_loss.h"
 #include "core/shapes_only.h"
-#include "nn/models/r_drop.h"
 
 namespace tapestry {
 namespace {
@@ -33,14 +33,13 @@ Tensor targets(const BatchSizes& batch, double share) {
 }
 
 template <class Model>
-CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch, const Config& config,
+CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch, const DryRun& run,
                            const CrossEntropyOptions& options) {
-  const Device device = parse_device(config.device);
+  const Device device = parse_device(run.config.device);
   const EncoderDecoder::Batch pairs{ids(batch.rows, batch.source, device),
                                     lengths(batch.rows, batch.source, device),
                                     ids(batch.rows, batch.target, device), targets(batch, 1)};
-  const double alpha = config.training.r_drop;
-  return alpha > 0 ? r_drop_loss(model, pairs, options, alpha) : model.loss(pairs, options);
+  return training_loss(model, pairs, options, run.config, run.teacher);
 }
 
 }  // namespace
@@ -76,69 +75,69 @@ std::vector<BatchSizes> batches_of(const Config& config) {
   return batches;
 }
 
-CrossEntropy dry_loss(const EncoderDecoder& model, const BatchSizes& batch, const Config& config,
+CrossEntropy dry_loss(const EncoderDecoder& model, const BatchSizes& batch, const DryRun& run,
                       const CrossEntropyOptions& options) {
-  return loss_of_pairs(model, batch, config, options);
+  return loss_of_pairs(model, batch, run, options);
 }
 
-CrossEntropy dry_loss(const RnnAttention& model, const BatchSizes& batch, const Config& config,
+CrossEntropy dry_loss(const RnnAttention& model, const BatchSizes& batch, const DryRun& run,
                       const CrossEntropyOptions& options) {
-  return loss_of_pairs(model, batch, config, options);
+  return loss_of_pairs(model, batch, run, options);
 }
 
-CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const Config& config,
+CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const DryRun& run,
                       const CrossEntropyOptions& options) {
-  const bool masked = !traits_of(config.model_type).writes;
-  const Device device = parse_device(config.device);
+  const bool masked = !traits_of(run.config.model_type).writes;
+  const Device device = parse_device(run.config.device);
   LanguageModel::Batch rows{ids(batch.rows, batch.target, device),
-                            targets(batch, masked ? config.masking.probability : 1)};
-  if (!examples_of(config).joined) rows.lengths = lengths(batch.rows, batch.target, device);
-  return model.loss(rows, options);
+                            targets(batch, masked ? run.config.masking.probability : 1)};
+  if (!examples_of(run.config).joined) rows.lengths = lengths(batch.rows, batch.target, device);
+  return training_loss(model, rows, options, run.config, run.teacher);
 }
 
-CrossEntropy dry_loss(const SequenceClassifier& model, const BatchSizes& batch,
-                      const Config& config, const CrossEntropyOptions& options) {
-  const Device device = parse_device(config.device);
+CrossEntropy dry_loss(const SequenceClassifier& model, const BatchSizes& batch, const DryRun& run,
+                      const CrossEntropyOptions& options) {
+  const Device device = parse_device(run.config.device);
   return cross_entropy(
       model(ids(batch.rows, batch.target, device), lengths(batch.rows, batch.target, device)),
       Tensor::zeros({batch.rows}, DType::kInt32), options);
 }
 
-CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const Config& config,
+CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const DryRun& run,
                       const CrossEntropyOptions& options) {
-  const bool two = config.model.type_vocab_size > 1;
-  const Device device = parse_device(config.device);
+  const bool two = run.config.model.type_vocab_size > 1;
+  const Device device = parse_device(run.config.device);
   return model.loss(ids(batch.rows, batch.target, device),
                     lengths(batch.rows, batch.target, Device{}),
                     two ? ids(batch.rows, batch.target, device) : Tensor(),
                     ids(2, batch.rows, Device{}), options);
 }
 
-CrossEntropy dry_loss(const TokenClassifier& model, const BatchSizes& batch, const Config& config,
+CrossEntropy dry_loss(const TokenClassifier& model, const BatchSizes& batch, const DryRun& run,
                       const CrossEntropyOptions& options) {
-  const Device device = parse_device(config.device);
+  const Device device = parse_device(run.config.device);
   const Var hidden = model.hidden(ids(batch.rows, batch.target, device),
                                   lengths(batch.rows, batch.target, device));
   return model.loss(hidden, targets(batch, 1), options);
 }
 
-CrossEntropy dry_loss(const TextEmbedder& model, const BatchSizes& batch, const Config& config,
+CrossEntropy dry_loss(const TextEmbedder& model, const BatchSizes& batch, const DryRun& run,
                       const CrossEntropyOptions& options) {
-  const Device device = parse_device(config.device);
+  const Device device = parse_device(run.config.device);
   const auto vectors = [&](int64_t length) {
     return model(ids(batch.rows, length, device), lengths(batch.rows, length, Device{}));
   };
   const Var sources = vectors(batch.source);
-  return contrastive_loss(sources, vectors(batch.target), {}, config.embedding, options);
+  return contrastive_loss(sources, vectors(batch.target), {}, run.config.embedding, options);
 }
 
-CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const Config& config,
+CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const DryRun& run,
                       const CrossEntropyOptions& options) {
-  const ImageSize& size = config.data.image.size;
-  const Device device = parse_device(config.device);
+  const ImageSize& size = run.config.data.image.size;
+  const Device device = parse_device(run.config.device);
   const Tensor pixels =
       Tensor::zeros({batch.rows, size.height, size.width, size.channels},
-                    numbers_of(config, ModelUse::kTraining, device).dtype, device);
+                    numbers_of(run.config, ModelUse::kTraining, device).dtype, device);
   return cross_entropy(model(pixels), Tensor::zeros({batch.rows}, DType::kInt32), options);
 }
 

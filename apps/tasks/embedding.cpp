@@ -109,8 +109,7 @@ Found find_targets(const PairVectors& vectors, const TextPairCorpus& corpus, Dev
   for (int64_t begin = 0; begin < count; begin += step) {
     const int64_t end = std::min(count, begin + step);
     const Var sources(vectors.sources.slice(begin, end).to(device));
-    const Tensor products =
-        matmul(sources, targets, {.trans_b = true}).value().to(Device{});
+    const Tensor products = matmul(sources, targets, {.trans_b = true}).value().to(Device{});
     for (int64_t row = begin; row < end; ++row) {
       const float* const of_row = products.data<float>() + (row - begin) * count;
       const int64_t own = corpus.target_numbers[static_cast<size_t>(row)];
@@ -144,17 +143,15 @@ std::map<std::string, double> measure_pairs(const EmbeddingModel& model,
     const Var sources = vectors(batch.source);
     return loss_of(model, corpus, batch, sources, vectors(batch.target), {});
   });
-  const Found found =
-      find_targets(embed_corpus(model, corpus, group), corpus, model.device());
+  const Found found = find_targets(embed_corpus(model, corpus, group), corpus, model.device());
   std::map<std::string, double> metrics = retrieval_scores(found.ranks);
   for (const char* name : {"nll", "loss"}) metrics[name] = sums.metrics().at(name);
   const int64_t wanted = details != nullptr ? details->wanted : 0;
   for (const int64_t i : shown_examples(wanted, corpus.size())) {
     const int64_t first = found.first[static_cast<size_t>(i)];
-    details->samples.push_back(
-        {.given = {{"source", text_of(model, corpus.source, i)},
-                   {"reference", text_of(model, corpus.target, i)}},
-         .output = text_of(model, corpus.target, first)});
+    details->samples.push_back({.given = {{"source", text_of(model, corpus.source, i)},
+                                          {"reference", text_of(model, corpus.target, i)}},
+                                .output = text_of(model, corpus.target, first)});
   }
   return metrics;
 }
@@ -189,10 +186,9 @@ struct EmbeddingKind {
     std::vector<Var> vectors;
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
-      vectors.push_back(recompute([embedder = &model->model, ids = all.slice(begin, end),
-                                   lengths = texts.lengths.slice(begin, end)] {
-        return (*embedder)(ids, lengths);
-      }));
+      vectors.push_back(recompute(
+          [embedder = &model->model, ids = all.slice(begin, end),
+           lengths = texts.lengths.slice(begin, end)] { return (*embedder)(ids, lengths); }));
     }
     return concat(vectors, 0);
   }

@@ -16,6 +16,7 @@
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "apps/tasks/text_models.h"
+#include "apps/tasks/training_loss.h"
 #include "data/batches/batch_rows.h"
 #include "data/examples/block_batching.h"
 #include "data/examples/document_batching.h"
@@ -80,19 +81,18 @@ Batches batches_of(const TextModel& model, const TextOf<Batches>& text, bool shu
 }
 
 // Targets stay on the host: the loss validates them without waiting for the GPU.
-CrossEntropy loss_of(const TextModel& model, const BlockBatch& batch,
-                     const CrossEntropyOptions& options) {
+LanguageModel::Batch on_device(const TextModel& model, const BlockBatch& batch) {
   const Device device = model.device();
-  return model.model.loss({batch.ids.to(device), batch.targets,
-                           batch.lengths.defined() ? batch.lengths.to(device) : Tensor()},
-                          options);
+  return {batch.ids.to(device), batch.targets,
+          batch.lengths.defined() ? batch.lengths.to(device) : Tensor()};
 }
 
 template <class Batches>
 LossSums loss_over(const TextModel& model, const TextOf<Batches>& text,
                    const CrossEntropyOptions& options, const RankGroup& group = {}) {
-  return loss_over_epoch(batches_of<Batches>(model, text, /*shuffle=*/false), group,
-                         [&](const BlockBatch& batch) { return loss_of(model, batch, options); });
+  return loss_over_epoch(
+      batches_of<Batches>(model, text, /*shuffle=*/false), group,
+      [&](const BlockBatch& batch) { return model.model.loss(on_device(model, batch), options); });
 }
 
 int64_t width_of(const BlockBatch& batch) { return batch.ids.shape()[1]; }
@@ -235,6 +235,7 @@ struct TextKind {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     const Tokenizer& tokenizer = *tokenizers.source;
     warn_of_few_words(config, tokenizer, report);
+    teacher = read_teacher(config, tokenizers, report);
     train = load_texts<Walk>(config, config.data.train, tokenizer, /*trains=*/true,
                              load_context(config, report, "train"));
     if constexpr (kIsJoined<Walk>) {
@@ -263,7 +264,8 @@ struct TextKind {
             .targets = static_cast<double>(batch.tokens)};
   }
   CrossEntropy loss(const BlockBatch& batch, const CrossEntropyOptions& options) const {
-    return loss_of(*model, batch, options);
+    return training_loss(model->model, on_device(*model, batch), options, model->config,
+                         teacher.get());
   }
   std::vector<std::string> texts(const BlockBatch& batch) const {
     return row_texts(batch.rows, batch.indices, [&](int64_t row) {
@@ -285,6 +287,7 @@ struct TextKind {
   int64_t choices() const { return model->tokenizers.source->vocab_size(); }
 
   std::unique_ptr<TextModel> model;
+  std::unique_ptr<Teacher> teacher;  ///< of training.teacher
   Text train;
   OfHeldOut<Text> held_out;
 };
@@ -336,6 +339,7 @@ extern const Task kClm(
      .metrics = {"nll", "loss", "ppl", "accuracy"},
      .bind_corpus = bind_text_or_prompts,
      .sections = {kGeneration},
+     .learns_from_teacher = true,
      .set_defaults = sample_by_default},
     {{&kBlockExamples,
       {&kCausalModel},

@@ -9,7 +9,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
-#include "nn/models/r_drop.h"
+#include "apps/tasks/training_loss.h"
 
 namespace tapestry {
 
@@ -43,11 +43,10 @@ struct PairKind {
   }
   /// In training.
   CrossEntropy loss(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
-    const double alpha = model->config.training.r_drop;
-    if (alpha == 0) return loss_of(*model, batch, options);
     CrossEntropyOptions weighted = options;
     weighted.weights = batch.target_weights;
-    return r_drop_loss(model->model, on_device(batch, model->device()), weighted, alpha);
+    return training_loss(model->model, on_device(batch, model->device()), weighted, model->config,
+                         teacher.get());
   }
   std::vector<std::string> texts(const TranslationBatch& batch) const {
     const TokenizerPair& tokenizers = model->tokenizers;
@@ -60,6 +59,7 @@ struct PairKind {
   int64_t choices() const { return model->tokenizers.target->vocab_size(); }
 
   std::unique_ptr<TranslationModel<Model>> model;
+  std::unique_ptr<Teacher> teacher = nullptr;  ///< of training.teacher
 };
 
 }  // namespace tapestry

@@ -8,6 +8,7 @@
 #include "apps/tasks/packed_search.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
+#include "apps/tasks/training_loss.h"
 #include "core/base/interruption.h"
 #include "data/files/utf8.h"
 
@@ -123,6 +124,7 @@ struct PromptKind {
       }
     }
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    teacher = read_teacher(config, tokenizers, report);
     train = load_prompts(config.data.train, *tokenizers.source, config.data.corpus,
                          load_context(config, report, "train"));
     report_counts("training data", train, report);
@@ -140,7 +142,8 @@ struct PromptKind {
     return {.tokens = batch.tokens, .targets = static_cast<double>(batch.answer_tokens)};
   }
   CrossEntropy loss(const PromptBatch& batch, const CrossEntropyOptions& options) const {
-    return model->model.loss(on_device(batch, *model), options);
+    return training_loss(model->model, on_device(batch, *model), options, model->config,
+                         teacher.get());
   }
   std::vector<std::string> texts(const PromptBatch& batch) const {
     const Tokenizer& tokenizer = *model->tokenizers.source;
@@ -160,6 +163,7 @@ struct PromptKind {
   int64_t choices() const { return model->tokenizers.source->vocab_size(); }
 
   std::unique_ptr<TextModel> model;
+  std::unique_ptr<Teacher> teacher;  ///< of training.teacher
   PromptCorpus train;
   OfHeldOut<PromptCorpus> held_out;
 };

@@ -184,9 +184,11 @@ std::shared_ptr<const TextVariation> variation_of(const Config& config, const Pa
 template <class Model>
 struct TranslationKind : PairKind<Model> {
   using PairKind<Model>::model;
+  using PairKind<Model>::teacher;
 
   TranslationKind(const Config& config, TokenizerPair given, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
+    teacher = read_teacher(config, tokenizers, report);
     const auto variation = variation_of(config, PairRows(tokenizers), tokenizers);
     train = load_parallel(config.data.train, tokenizers, config.data.corpus,
                           load_context(config, report, "train"));
@@ -249,6 +251,7 @@ extern const Task kTranslation({.name = "translation",
                                 .bind_corpus = bind_pairs,
                                 .sections = {kGeneration, kEvaluation},
                                 .validates_by_search = true,
+                                .learns_from_teacher = true,
                                 .set_defaults = keep_targets},
                                {{&kPairExamples,
                                  {&kEncoderDecoderModel},

@@ -128,7 +128,7 @@ int run_answer(const AnswerArguments& arguments) {
 
 void add_answer(CLI::App& app, AnswerArguments& arguments) {
   add_model(app, arguments);
-  add_format(app, arguments);
+  add_format(app, arguments.models.format);
   app.add_flag("--jsonl", arguments.jsonl,
                "lines are JSON objects with the fields context and question");
   app.add_option("--n-best", arguments.n_best, "answers to each question, best first")

@@ -165,7 +165,7 @@ int run_classify(const ClassifyArguments& arguments) {
 
 void add_classify(CLI::App& app, ClassifyArguments& arguments) {
   add_model(app, arguments);
-  add_format(app, arguments);
+  add_format(app, arguments.models.format);
   add_input(app, arguments);
   add_output(app, arguments, "texts classified at a time");
   app.add_option("--top-k", arguments.top_k,

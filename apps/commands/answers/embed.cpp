@@ -29,8 +29,8 @@ std::string json_of(const float* vector, int64_t size) {
 std::string npy_of(const std::string& floats, int64_t rows, int64_t size) {
   static_assert(std::endian::native == std::endian::little);
   constexpr size_t kBefore = 10, kAlign = 64;
-  std::string header = fmt::format(
-      "{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, size);
+  std::string header =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, size);
   while ((kBefore + header.size() + 1) % kAlign != 0) header += ' ';
   header += '\n';
   const auto length = static_cast<uint16_t>(header.size());

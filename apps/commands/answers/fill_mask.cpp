@@ -131,7 +131,7 @@ int run_fill_mask(const FillMaskArguments& arguments) {
 
 void add_fill_mask(CLI::App& app, FillMaskArguments& arguments) {
   add_model(app, arguments);
-  add_format(app, arguments);
+  add_format(app, arguments.models.format);
   add_input(app, arguments);
   add_output(app, arguments, "lines restored at a time; denoising models");
   app.add_option("--top-k", arguments.top_k, "words for each mask (default: 5); masked models")

@@ -1,42 +1,12 @@
 #include "apps/commands/answers/filter.h"
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "core/base/text.h"
 
 namespace tapestry {
-namespace {
-
-constexpr const char* kFormatHelp =
-    "float32 | int8: the matrices of the model (on a CPU); int8 takes a quarter of the memory";
-
-std::optional<WeightFormat> format_of(const std::string& word) {
-  for (const WeightFormat format : kWeightFormats) {
-    if (word == name_of(format)) return format;
-  }
-  return std::nullopt;
-}
-
-// Reads a share of an ensemble, or a format.
-void read_weights(const std::vector<std::string>& words, ModelChoice& models) {
-  for (const std::string& word : words) {
-    double share = 0;
-    if (const auto format = format_of(word)) {
-      models.format = *format;
-    } else if (CLI::detail::lexical_cast(word, share)) {
-      models.weights.push_back(share);
-    } else {
-      throw CLI::ValidationError("--weights",
-                                 concat("expected ", join(names_of(kWeightFormats), ", "),
-                                        " or numbers, got '", word, "'"));
-    }
-  }
-}
-
-}  // namespace
 
 void add_model(CLI::App& app, FilterArguments& arguments) {
   app.add_option_function<std::string>(
@@ -46,26 +16,12 @@ void add_model(CLI::App& app, FilterArguments& arguments) {
   add_compute(app, arguments.compute);
 }
 
-void add_format(CLI::App& app, FilterArguments& arguments) {
-  WeightFormat& format = arguments.models.format;
-  app.add_option_function<std::string>(
-         "--weights", [&format](const std::string& word) { format = *format_of(word); },
-         kFormatHelp)
-      ->check(CLI::IsMember(names_of(kWeightFormats)))
-      ->default_str(name_of(format));
-}
-
 void add_models(CLI::App& app, FilterArguments& arguments) {
-  ModelChoice& models = arguments.models;
-  app.add_option("--model", models.paths,
+  app.add_option("--model", arguments.models.paths,
                  "checkpoint or run folder; given again: models over one vocabulary, whose "
                  "probabilities are averaged (the config is the first one's)")
       ->required();
-  app.add_option_function<std::vector<std::string>>(
-         "--weights",
-         [&models](const std::vector<std::string>& words) { read_weights(words, models); },
-         concat(kFormatHelp, "; of several models also their shares, as in .6,.4 (default: equal)"))
-      ->delimiter(',');
+  add_weights(app, arguments.models);
   add_compute(app, arguments.compute);
 }
 

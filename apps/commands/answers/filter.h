@@ -31,9 +31,7 @@ struct FilterArguments {
 
 /// --model, --device and --threads: one model.
 void add_model(CLI::App& app, FilterArguments& arguments);
-/// --weights of one model.
-void add_format(CLI::App& app, FilterArguments& arguments);
-/// The same for models that answer together.
+/// --model, --weights, --device and --threads of such models.
 void add_models(CLI::App& app, FilterArguments& arguments);
 /// --input
 CLI::Option* add_input(CLI::App& app, FilterArguments& arguments);

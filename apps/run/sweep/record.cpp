@@ -20,7 +20,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kMostWaiting = 30;  // seconds until killed trials have saved
 
-// "trials/3/0: "a" then, "b" now", of the first difference; "" if there is none.
+}  // namespace
+
 std::string difference(const Json& before, const Json& now) {
   const Json a = before.flatten(), b = now.flatten();
   const auto text_of = [](const Json& all, const std::string& key) {
@@ -36,6 +37,8 @@ std::string difference(const Json& before, const Json& now) {
   }
   return "";
 }
+
+namespace {
 
 // True for a file that only an interrupted save leaves behind.
 bool is_left_over(const std::string& name) {

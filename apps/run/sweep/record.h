@@ -20,6 +20,9 @@ struct RungResult {
   std::string outcome = "done";  ///< "done", "diverged", "out of memory", "killed"
 };
 
+/// "trials/3/0 was "a" and is "b"", of the first difference; "" if there is none.
+std::string difference(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now);
+
 /// Throws Error(kConfig) unless the folder is new, empty or of a sweep: the files of a sweep would
 /// replace some of an ordinary run, and runs of nobody knows which values would count as trials.
 void expect_folder_for_sweep(const std::string& folder);

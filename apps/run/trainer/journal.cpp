@@ -155,6 +155,7 @@ void Journal::count(const Update& update) {
   window_.targets += update.size.targets;
   window_.loss += update.loss * update.size.targets;
   window_.nll += update.nll * update.size.targets;
+  window_.divergence += update.divergence * update.size.targets;
   window_.grad_norm = update.grad_norm;
 }
 
@@ -185,18 +186,23 @@ void Journal::write_line(const Line& line) {
   const bool likelihood = !examples_of(training_.config).of_points();
   const std::string nats =
       likelihood ? fmt::format("  nll {:.4f}  ppl {:.2f}", line.nll, std::exp(line.nll)) : "";
+  // The mean KL divergence of a target token, in nats.
+  const bool taught = !training_.config.training.teacher.empty();
+  const double divergence = window_.divergence / window_.targets;
+  const std::string teacher = taught ? fmt::format("  teacher {:.4f}", divergence) : "";
   MetricValues of_ranks;
   const std::string ranks = report_ranks(of_ranks);
   training_.log.info(
-      fmt::format("update {}  epoch {}  loss {:.4f}{}  lr {:.3g}  grad {:.3g}  "
+      fmt::format("update {}  epoch {}  loss {:.4f}{}{}  lr {:.3g}  grad {:.3g}  "
                   "{:.0f} tokens/s{}  {} left",
-                  state.step, state.position.epoch, line.loss, nats, lr, window_.grad_norm,
+                  state.step, state.position.epoch, line.loss, nats, teacher, lr, window_.grad_norm,
                   line.rate, ranks, duration_text(line.left)));
   MetricValues values = {{"epoch", static_cast<double>(state.position.epoch)}, {"loss", line.loss}};
   if (likelihood) {
     values.emplace_back("nll", line.nll);
     values.emplace_back("ppl", std::exp(line.nll));
   }
+  if (taught) values.emplace_back("teacher_divergence", divergence);
   values.insert(values.end(), {{"learning_rate", lr},
                                {"grad_norm", window_.grad_norm},
                                {"tokens_per_s", line.rate},

@@ -14,8 +14,6 @@ namespace {
 
 // Random streams set aside for each micro-batch of an update.
 constexpr uint32_t kStreamsPerMicroBatch = 1 << 16;
-// Numbers of CrossEntropy::sums.
-constexpr size_t kSums = 3;
 // A rank's own numbers besides the update's: the signal that it got, its clock, its seconds.
 constexpr size_t kOwn = 3;
 
@@ -91,9 +89,11 @@ std::optional<Update> Updater::finish() {
   update.grad_norm = result.grad_norm;
   update.finite = result.finite;
   for (HostCopy& copy : launched_->sums) {
-    const double* const sums = copy.wait().data<double>();
-    update.loss += sums[0] / targets;
-    update.nll += sums[1] / targets;
+    const Tensor sums = copy.wait();
+    const auto* const values = sums.data<double>();
+    update.loss += values[0] / targets;
+    update.nll += values[1] / targets;
+    if (sums.numel() > 3) update.divergence += values[3] / targets;
   }
   launched_.reset();
   if (ema_ && update.finite) ema_->update();
@@ -176,10 +176,10 @@ void Updater::exchange(std::vector<Tensor>& sums, double computed) {
   ranks.communicator().doing("exchanging gradients");
   std::vector<double> own = {static_cast<double>(pending_signal()), training_.state.seconds,
                              computed};
+  std::vector<double> numbers(static_cast<size_t>(sums.front().numel()));  // of a micro-batch
   for (const Tensor& of_one : sums) {
-    const Tensor host = of_one.to(Device{});
-    const auto* const values = host.data<double>();
-    own.insert(own.end(), values, values + kSums);
+    const std::vector<double> values = of_one.to_vector<double>();
+    own.insert(own.end(), values.begin(), values.end());
   }
   const std::string mine = pack({bytes_of(own), statistics_ ? statistics_->take() : ""});
   const std::vector<std::string> words =
@@ -195,9 +195,9 @@ void Updater::exchange(std::vector<Tensor>& sums, double computed) {
     if (agreed_signal_ == 0) agreed_signal_ = static_cast<int>(word.at(0));
     if (rank == 0) agreed_seconds_ = word.at(1);
     times_.computed[rank] += word.at(2);
-    for (size_t at = kOwn; at < word.size(); at += kSums) {
-      sums.push_back(Tensor::from<double>({word.at(at), word.at(at + 1), word.at(at + 2)}, {kSums})
-                         .to(training_.device()));
+    for (auto at = word.begin() + kOwn; at < word.end(); at += std::ssize(numbers)) {
+      std::copy_n(at, numbers.size(), numbers.begin());
+      sums.push_back(Tensor::from(numbers, {std::ssize(numbers)}).to(training_.device()));
     }
   }
   if (statistics_) statistics_->apply(moments);

@@ -23,6 +23,7 @@ struct Update {
   double largest_activation = 0;
   // Once it is finished:
   double loss = 0, nll = 0;  ///< per target
+  double divergence = 0;     ///< from training.teacher, per target
   double grad_norm = 0;
   bool finite = true;  ///< otherwise it changed nothing
 };

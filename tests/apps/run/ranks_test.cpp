@@ -214,5 +214,24 @@ INSTANTIATE_TEST_SUITE_P(Tasks, RanksTest, testing::ValuesIn([] {
                          }()),
                          [](const auto& info) { return info.param; });
 
+// The divergence from a teacher is shared out as the losses are.
+TEST(TaughtRanksTest, HaveTheSameBits) {
+  if (!can_start_ranks()) GTEST_SKIP() << "no mpirun, or built without MPI";
+  const TinyRunFolder folder("ranks-taught");
+  ASSERT_EQ(folder.train("translation", "teacher", {"training.max_steps=20"}), 0);
+  for (const int ranks : {1, 2}) {
+    std::string arguments =
+        concat("train translation.yaml training.teacher=teacher output_dir=of-", ranks);
+    for (const std::string& override : kRun) arguments += ' ' + override;
+    const TinyRunFolder::Outcome outcome = folder.run_ranks(ranks, arguments);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+  expect_equal(folder.result("of-1"), folder.result("of-2"));
+  const auto one = folder.metrics("of-1"), two = folder.metrics("of-2");
+  ASSERT_EQ(one.size(), two.size());
+  EXPECT_GT(one.at(0).at("teacher_divergence"), 0);
+  EXPECT_EQ(one.at(0).at("teacher_divergence"), two.at(0).at("teacher_divergence"));
+}
+
 }  // namespace
 }  // namespace tapestry

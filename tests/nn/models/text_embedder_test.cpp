@@ -18,8 +18,7 @@ constexpr int64_t kSize = 16;
 TEST(TextEmbedderTest, PoolsTheTokensOfEachText) {
   const Tensor ids = Tensor::from(std::vector<int32_t>{4, 7, 5, 9, 10, 6, 0, 0}, {2, 4});
   const std::vector<int32_t> lengths = {4, 2};
-  for (const TextPooling pooling :
-       {TextPooling::kMean, TextPooling::kFirst, TextPooling::kLast}) {
+  for (const TextPooling pooling : {TextPooling::kMean, TextPooling::kFirst, TextPooling::kLast}) {
     for (const bool unit : {false, true}) {
       ModelOptions options = test::gpt2_options();
       options.text_pooling = pooling;
@@ -35,9 +34,8 @@ TEST(TextEmbedderTest, PoolsTheTokensOfEachText) {
         const auto length = static_cast<size_t>(lengths[row]);
         for (size_t i = 0; i < kSize; ++i) {
           for (size_t t = 0; t < length; ++t) {
-            const bool taken = pooling == TextPooling::kMean || (pooling == TextPooling::kFirst
-                                                                     ? t == 0
-                                                                     : t + 1 == length);
+            const bool taken = pooling == TextPooling::kMean ||
+                               (pooling == TextPooling::kFirst ? t == 0 : t + 1 == length);
             if (taken) expected[i] += tokens[(row * 4 + t) * kSize + i];
           }
           if (pooling == TextPooling::kMean) expected[i] /= static_cast<double>(length);
@@ -72,7 +70,8 @@ TEST(TextEmbedderTest, ThePairIsToBeFoundAmongThePairs) {
   constexpr double kTemperature = 0.3;
   const auto draws = [](uint32_t stream) {
     std::vector<double> values;
-    for (uint64_t i = 0; i < kRows * kWidth; ++i) values.push_back(philox_normal({7, 0, stream}, i));
+    for (uint64_t i = 0; i < kRows * kWidth; ++i)
+      values.push_back(philox_normal({7, 0, stream}, i));
     return values;
   };
   const std::vector<double> sources = draws(1), targets = draws(2);
@@ -80,7 +79,8 @@ TEST(TextEmbedderTest, ThePairIsToBeFoundAmongThePairs) {
   for (size_t a = 0; a < kRows; ++a) {
     for (size_t b = 0; b < kRows; ++b) {
       double product = 0;
-      for (size_t i = 0; i < kWidth; ++i) product += sources[a * kWidth + i] * targets[b * kWidth + i];
+      for (size_t i = 0; i < kWidth; ++i)
+        product += sources[a * kWidth + i] * targets[b * kWidth + i];
       forwards[a][b] = backwards[b][a] = product / kTemperature;
     }
   }

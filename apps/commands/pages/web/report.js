@@ -34,6 +34,7 @@ const units = {
   process_peak_bytes: {scale: 1e-6, label: 'memory of the process, peak', unit: 'MB', fromZero: true},
   learning_rate: {label: 'learning rate'},
   grad_norm: {label: 'gradient norm'},
+  teacher_divergence: {label: 'divergence from the teacher'},
   tokens_per_s: {label: 'tokens per second', fromZero: true},
   ppl: {label: 'perplexity', log: true},  // the first one is a thousand times the last
   nll: {label: 'nll: loss without label smoothing'},

@@ -89,8 +89,7 @@ TEST_F(EmbedTest, TheValidationCountsWhatTheVectorsSay) {
   }
   EXPECT_GE(found, 10) << "it learnt something";
   const double recall = 100. * found / static_cast<double>(sources.size());
-  const Json figures =
-      Json::parse(folder_->output("evaluate --json --model run --data valid"));
+  const Json figures = Json::parse(folder_->output("evaluate --json --model run --data valid"));
   EXPECT_DOUBLE_EQ(figures.at("recall_at_1"), recall);
   EXPECT_DOUBLE_EQ(folder_->metrics("run").back().at("recall_at_1"), recall);
   EXPECT_EQ(figures.at("pairs"), 20);
