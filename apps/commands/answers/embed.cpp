@@ -105,7 +105,7 @@ int run_embed(const EmbedArguments& arguments) {
 
 void add_embed(CLI::App& app, EmbedArguments& arguments) {
   add_model(app, arguments);
-  add_format(app, arguments);
+  add_format(app, arguments.models.format);
   add_input(app, arguments);
   add_output(app, arguments, "texts at a time");
   app.add_option("--format", arguments.format,
