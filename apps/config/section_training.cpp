@@ -237,7 +237,8 @@ void bind_update(ConfigSection& s, Config& config) {
             "Probability that the loss spreads over the whole vocabulary.", from_up_to_below(0, 1));
   const bool translates = examples_of(config).has_targets;
   s.read_if(translates, with_task, "word_dropout", config.variation.word_dropout,
-            "Chance of a source token to become the unknown one, in training only.",
+            "Chance of a source token to become the unknown one, in training only. Special tokens "
+            "and user_symbols stay.",
             from_up_to_below(0, 1));
   s.read_if(translates, with_task, "r_drop", training.r_drop,
             "Each batch goes through the model twice, with other dropout; alpha is the weight of "
