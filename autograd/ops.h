@@ -58,6 +58,8 @@ Var log_softmax(const Var& x);
 /// x with `value` where the mask is not 0. The mask (int32) covers x's leading axes, its trailing
 /// axes, or both: its shape must equal x's after broadcasting over leading or trailing axes.
 Var masked_fill(const Var& x, const Tensor& mask, double value);
+/// x in another floating type. The gradient is rounded to x's.
+Var convert(const Var& x, DType dtype);
 /// Inverted dropout; the identity when p is 0 or no tape is alive.
 Var dropout(const Var& x, double p);
 

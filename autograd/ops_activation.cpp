@@ -78,6 +78,15 @@ Var glu(Activation f, const Var& x) {
   return y;
 }
 
+Var convert(const Var& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  Var y = x.value().to(dtype);
+  Tape::record({&x}, y, [from = x.dtype(), dx = gradient_of(x)](const Tensor& dy) {
+    dx->accept(dy.to(from));
+  });
+  return y;
+}
+
 // y_i = exp(x_i - c) / sum_j exp(x_j - c).  dx = y (dy - sum(dy y)).
 Var softmax(const Var& x) {
   Var y = Tensor::empty_like(x.value());

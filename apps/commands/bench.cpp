@@ -28,6 +28,7 @@
 #include "core/gemm_rate.h"
 #include "core/profile.h"
 #include "data/files/files.h"
+#include "nn/models/r_drop.h"
 #include "optim/optimizer.h"
 
 namespace tapestry {
@@ -219,17 +220,19 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
   const auto targets = [&](uint32_t number, uint32_t stream) {  // on the host, as in training
     return synthetic_ids(shape.rows, shape.target, vocab, number, stream);
   };
+  const double alpha = config.training.r_drop;
   const auto ids = [&](int64_t length, uint32_t number, uint32_t stream) {
-    return synthetic_ids(shape.rows, length, vocab, number, stream).to(device);
+    const Tensor rows = synthetic_ids(shape.rows, length, vocab, number, stream);
+    return (alpha > 0 ? twice(rows) : rows).to(device);
   };
   ParamStore store = make_store(config, ModelUse::kTraining);
   const std::unique_ptr<Teacher> teacher = untrained_teacher(config);
   Measured measured;
-  const auto measure = [&](const auto& model, const auto& batches) {
+  const auto measure = [&](const auto& batches, const auto& loss) {
     uint32_t next = 0;
     measured = run_steps(config, store, arguments, ranks, [&](double& tokens) {
       tokens = double(shape.tokens());
-      return training_loss(model, batches[next++ % kBatches], options, config, teacher.get());
+      return loss(batches[next++ % kBatches]);
     });
   };
   if (both_sides) {
@@ -237,22 +240,29 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
         config.model,
         {.source_size = vocab, .target_size = vocab, .shared = config.tokenizer.share},
         store.root());
-    const Tensor lengths = Tensor::full({shape.rows}, double(shape.source), DType::kInt32, device);
+    const int64_t rows = alpha > 0 ? 2 * shape.rows : shape.rows;
+    const Tensor lengths = Tensor::full({rows}, double(shape.source), DType::kInt32, device);
     std::vector<EncoderDecoder::Batch> batches;
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.source, i, 0), lengths, ids(shape.target, i, 1), targets(i, 2)});
     }
-    measure(model, batches);
+    measure(batches, [&](const EncoderDecoder::Batch& batch) {
+      return alpha > 0 ? r_drop_loss(model, batch, options, alpha)
+                       : training_loss(model, batch, options, teacher.get());
+    });
   } else {
     const LanguageModel model(config.model, {.size = vocab}, /*causal=*/true, store.root());
     std::vector<LanguageModel::Batch> batches;
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.target, i, 0), targets(i, 1)});
     }
-    measure(model, batches);
+    measure(batches, [&](const LanguageModel::Batch& batch) {
+      return training_loss(model, batch, options, teacher.get());
+    });
   }
-  const bool counted = config.model.kv_latent_size == 0 && config.training.r_drop == 0 && !teacher;
-  if (counted) measured.flops = step_flops(config, shape);
+  const double passes = alpha > 0 ? 2 : 1;
+  const bool counted = config.model.kv_latent_size == 0 && !teacher;
+  if (counted) measured.flops = passes * step_flops(config, shape);
   return measured;
 }
 

@@ -54,6 +54,11 @@ void settle_sizes(ModelOptions& model) {
 
 }  // namespace
 
+bool has_r_drop(const TaskKind& task) {
+  return task.can(kTranslates) || task.can(kClassifies) || task.can(kFindsClasses) ||
+         task.can(kLabelsWords);
+}
+
 double usual_learning_rate(const Config& config) {
   const bool factor = config.schedule.type == ScheduleType::kNoam;
   if (factor) return 1;

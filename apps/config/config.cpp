@@ -103,7 +103,9 @@ void bind_task(ConfigSection& s, Config& config) {
   for (const TaskKind* kind : task_kinds()) tasks.push_back({kind->name, kind});
   s.read_choice("task", config.task, tasks,
                 "What is learnt: to translate, to continue text (clm), to fill masks (mlm), to "
-                "restore corrupted text (denoising), classes of texts or images, to find the "
+                "restore corrupted text (denoising), a class of each text or image "
+                "(classification), any number of classes of a text (multi_label), a label of each "
+                "word (token_classification), a number for a text (text_regression), to find the "
                 "answers to questions in a text (question_answering), or a function of points "
                 "(regression).");
 }

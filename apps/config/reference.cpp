@@ -249,9 +249,9 @@ std::string key_reference_markdown() {
       "`training.teacher` at the working directory.\n\n"
       "Three keys cut an update into parts. `training.gradient_accumulation_steps`: an update adds "
       "up the gradients of so many\nbatches, which belongs to the recipe. `training.splits`: a "
-      "batch goes through the model in so many parts, by rows, which\nsaves memory and changes "
-      "nothing but the rounding. `distributed.parts`: the batches of an update are dealt out to "
-      "ranks;\nthe bits depend on the parts, not on the ranks.\n";
+      "batch goes through the model in so many parts, by rows, which\nsaves memory; only rounding "
+      "and the draws of dropout change. `distributed.parts`: the batches of an update are dealt\n"
+      "out to ranks; the bits depend on the parts, not on the ranks.\n";
   for_each_section([&](const KeyEntry* section, const std::vector<const KeyEntry*>& keys) {
     if (section == nullptr) {
       text += "\n## Top level\n\n";

@@ -276,6 +276,20 @@ void check_measures(Rules& rules, const Config& config) {
   });
 }
 
+// Without dropout both passes are the same, and twice the time brings nothing.
+void check_r_drop(Rules& rules, const Config& config) {
+  const ModelOptions& model = config.model;
+  const bool linear = config.model_type == ModelType::kLinear;
+  const bool adapters_drop = config.lora.rank > 0 && config.lora.dropout > 0;
+  const bool drops = !linear && (model.dropout > 0 || model.attention_dropout > 0 ||
+                                 model.activation_dropout > 0 || adapters_drop);
+  rules.of("training", {"model"}, {}, [&](const OptionReport& report) {
+    report.expect(config.training.r_drop == 0 || drops, "r_drop",
+                  "needs a dropout, by which two passes differ: model.dropout, attention_dropout, "
+                  "activation_dropout or training.lora.dropout above 0.");
+  });
+}
+
 // Each of the two has a loss of its own.
 void check_teacher(Rules& rules, const TrainingOptions& training) {
   rules.of("training", {}, {}, [&](const OptionReport& report) {
@@ -346,7 +360,10 @@ void check_rules(const Config& config, const KeyReport& report) {
   check_teacher(rules, config.training);
   check_distributed(rules, config);
   check_evaluation(rules, config.evaluation);
-  if (report.is_new) check_languages(rules, config);
+  if (report.is_new) {
+    check_languages(rules, config);
+    check_r_drop(rules, config);
+  }
   if (has_section(config, kGeneration)) {
     rules.of("generation", {}, {},
              [&](const OptionReport& report) { config.generation.validate(report); });

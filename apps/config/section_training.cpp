@@ -255,12 +255,15 @@ void bind_update(ConfigSection& s, Config& config) {
             "Probability that the loss spreads over the whole vocabulary.", from_up_to_below(0, 1));
   const bool translates = examples.has_targets;
   s.read_if(translates, with_task, "word_dropout", config.variation.word_dropout,
-            "Chance of a source token to become the unknown one, in training only.",
+            "Chance of a source token to become the unknown one, in training only. Special tokens "
+            "and user_symbols stay.",
             from_up_to_below(0, 1));
-  s.read_if(translates, with_task, "r_drop", training.r_drop,
-            "Each batch goes through the model twice, with other dropout; alpha is the weight of "
-            "the divergence between the two predictions (R-Drop), 5 as a rule for translation. An "
-            "update takes twice the time, and stores its logits. 0: off.",
+  s.read_if(has_r_drop(*config.task), with_task, "r_drop", training.r_drop,
+            "R-Drop's alpha: each batch goes through the model twice, with other dropout, and the "
+            "divergence between the two predictions has this weight. The loss is half of the "
+            "paper's, so that 0 is the usual one. 5 as a rule for translation, 0.1 to 1 for "
+            "classes. An update takes twice the time, and stores its logits, which bfloat16 "
+            "rounds. 0: off.",
             between(0, 1000));
   bind_teacher(s, config);
   s.read("max_grad_norm", training.max_grad_norm,

@@ -92,6 +92,10 @@ double usual_learning_rate(const Config& config);
 /// training.optimizer.adamw_learning_rate where none is given.
 double usual_adamw_rate(const Config& config);
 
+/// True if a task's model predicts classes or tokens by a softmax, all of whose logits are stored:
+/// it may have training.r_drop.
+bool has_r_drop(const TaskKind& task);
+
 /// Sets the members that follow from the others.
 void derive(Config& config);
 

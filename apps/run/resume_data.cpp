@@ -24,9 +24,10 @@ bool is_below(const std::string& key, std::initializer_list<const char*> prefixe
   });
 }
 
-// Keys that decide which rows an epoch has, and their order, beside batch_size and batch_type.
+// Keys that decide which rows an epoch has, and their order, beside batch_size and batch_type. The
+// lengths of sampled texts decide it, too.
 bool orders_rows(const std::string& key) {
-  if (key == "seed" || is_below(key, {"denoising"})) return true;
+  if (key == "seed" || is_below(key, {"denoising", "tokenizer.sampling"})) return true;
   return is_below(key, {"data"}) &&
          !is_below(key, {"data.valid", "data.test", "data.cache", "data.cache_dir", "data.labels",
                          "data.image", "data.augment"});

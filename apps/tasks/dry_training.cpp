@@ -32,14 +32,31 @@ Tensor targets(const BatchSizes& batch, double share) {
   return Tensor::from(values, {batch.rows, batch.target});
 }
 
+// Of the inputs: R-Drop has two passes.
+int64_t rows_of_passes(const BatchSizes& batch, const Config& config) {
+  return config.training.r_drop > 0 ? 2 * batch.rows : batch.rows;
+}
+
+// logits (passes * B, ..., classes)
+CrossEntropy loss_of_logits(const Var& logits, const Tensor& targets, const Config& config,
+                            const CrossEntropyOptions& options) {
+  const double alpha = config.training.r_drop;
+  return alpha > 0 ? r_drop_of_logits(logits, targets, options, alpha)
+                   : cross_entropy(logits, targets, options);
+}
+
 template <class Model>
 CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch, const DryRun& run,
                            const CrossEntropyOptions& options) {
-  const Device device = parse_device(run.config.device);
-  const EncoderDecoder::Batch pairs{ids(batch.rows, batch.source, device),
-                                    lengths(batch.rows, batch.source, device),
-                                    ids(batch.rows, batch.target, device), targets(batch, 1)};
-  return training_loss(model, pairs, options, run.config, run.teacher);
+  const Config& config = run.config;
+  const Device device = parse_device(config.device);
+  const double alpha = config.training.r_drop;
+  const int64_t rows = rows_of_passes(batch, config);
+  const EncoderDecoder::Batch pairs{ids(rows, batch.source, device),
+                                    lengths(rows, batch.source, device),
+                                    ids(rows, batch.target, device), targets(batch, 1)};
+  return alpha > 0 ? r_drop_loss(model, pairs, options, alpha)
+                   : training_loss(model, pairs, options, run.teacher);
 }
 
 }  // namespace
@@ -92,15 +109,15 @@ CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const
   LanguageModel::Batch rows{ids(batch.rows, batch.target, device),
                             targets(batch, masked ? run.config.masking.probability : 1)};
   if (!examples_of(run.config).joined) rows.lengths = lengths(batch.rows, batch.target, device);
-  return training_loss(model, rows, options, run.config, run.teacher);
+  return training_loss(model, rows, options, run.teacher);
 }
 
 CrossEntropy dry_loss(const SequenceClassifier& model, const BatchSizes& batch, const DryRun& run,
                       const CrossEntropyOptions& options) {
   const Device device = parse_device(run.config.device);
-  return cross_entropy(
-      model(ids(batch.rows, batch.target, device), lengths(batch.rows, batch.target, device)),
-      Tensor::zeros({batch.rows}, DType::kInt32), options);
+  const int64_t rows = rows_of_passes(batch, run.config);
+  return loss_of_logits(model(ids(rows, batch.target, device), lengths(rows, batch.target, device)),
+                        Tensor::zeros({batch.rows}, DType::kInt32), run.config, options);
 }
 
 CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const DryRun& run,
@@ -116,9 +133,11 @@ CrossEntropy dry_loss(const SpanExtractor& model, const BatchSizes& batch, const
 CrossEntropy dry_loss(const TokenClassifier& model, const BatchSizes& batch, const DryRun& run,
                       const CrossEntropyOptions& options) {
   const Device device = parse_device(run.config.device);
-  const Var hidden = model.hidden(ids(batch.rows, batch.target, device),
-                                  lengths(batch.rows, batch.target, device));
-  return model.loss(hidden, targets(batch, 1), options);
+  const int64_t rows = rows_of_passes(batch, run.config);
+  const Var hidden =
+      model.hidden(ids(rows, batch.target, device), lengths(rows, batch.target, device));
+  if (run.config.training.r_drop == 0) return model.loss(hidden, targets(batch, 1), options);
+  return loss_of_logits(model.logits(hidden), targets(batch, 1), run.config, options);
 }
 
 CrossEntropy dry_loss(const TextEmbedder& model, const BatchSizes& batch, const DryRun& run,
@@ -136,9 +155,10 @@ CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, con
   const ImageSize& size = run.config.data.image.size;
   const Device device = parse_device(run.config.device);
   const Tensor pixels =
-      Tensor::zeros({batch.rows, size.height, size.width, size.channels},
+      Tensor::zeros({rows_of_passes(batch, run.config), size.height, size.width, size.channels},
                     numbers_of(run.config, ModelUse::kTraining, device).dtype, device);
-  return cross_entropy(model(pixels), Tensor::zeros({batch.rows}, DType::kInt32), options);
+  return loss_of_logits(model(pixels), Tensor::zeros({batch.rows}, DType::kInt32), run.config,
+                        options);
 }
 
 }  // namespace tapestry

@@ -264,8 +264,7 @@ struct TextKind {
             .targets = static_cast<double>(batch.tokens)};
   }
   CrossEntropy loss(const BlockBatch& batch, const CrossEntropyOptions& options) const {
-    return training_loss(model->model, on_device(*model, batch), options, model->config,
-                         teacher.get());
+    return training_loss(model->model, on_device(*model, batch), options, teacher.get());
   }
   std::vector<std::string> texts(const BlockBatch& batch) const {
     return row_texts(batch.rows, batch.indices, [&](int64_t row) {

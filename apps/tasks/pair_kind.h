@@ -19,6 +19,12 @@ inline EncoderDecoder::Batch on_device(const TranslationBatch& batch, Device dev
           batch.target_out};
 }
 
+/// The same with the inputs of R-Drop's two passes.
+inline EncoderDecoder::Batch both_on_device(const TranslationBatch& batch, Device device) {
+  return {twice(batch.source).to(device), twice(batch.source_lengths).to(device),
+          twice(batch.target_in).to(device), batch.target_out};
+}
+
 template <class Model>
 CrossEntropy loss_of(const TranslationModel<Model>& model, const TranslationBatch& batch,
                      CrossEntropyOptions options) {
@@ -45,8 +51,11 @@ struct PairKind {
   CrossEntropy loss(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
     CrossEntropyOptions weighted = options;
     weighted.weights = batch.target_weights;
-    return training_loss(model->model, on_device(batch, model->device()), weighted, model->config,
-                         teacher.get());
+    const double alpha = model->config.training.r_drop;
+    if (alpha > 0) {
+      return r_drop_loss(model->model, both_on_device(batch, model->device()), weighted, alpha);
+    }
+    return training_loss(model->model, on_device(batch, model->device()), weighted, teacher.get());
   }
   std::vector<std::string> texts(const TranslationBatch& batch) const {
     const TokenizerPair& tokenizers = model->tokenizers;

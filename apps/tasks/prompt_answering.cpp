@@ -142,8 +142,7 @@ struct PromptKind {
     return {.tokens = batch.tokens, .targets = static_cast<double>(batch.answer_tokens)};
   }
   CrossEntropy loss(const PromptBatch& batch, const CrossEntropyOptions& options) const {
-    return training_loss(model->model, on_device(batch, *model), options, model->config,
-                         teacher.get());
+    return training_loss(model->model, on_device(batch, *model), options, teacher.get());
   }
   std::vector<std::string> texts(const PromptBatch& batch) const {
     const Tokenizer& tokenizer = *model->tokenizers.source;

@@ -1,13 +1,11 @@
-// The loss of a batch in training, beside the one that validations measure: R-Drop, and a teacher.
+// The loss of a batch in training by a teacher.
 #pragma once
 
 #include <memory>
-#include <type_traits>
 
 #include "apps/tasks/task.h"
 #include "apps/tasks/teacher.h"
 #include "nn/models/distillation.h"
-#include "nn/models/r_drop.h"
 
 namespace tapestry {
 
@@ -21,17 +19,12 @@ inline std::unique_ptr<Teacher> read_teacher(const Config& config, const Tokeniz
   return teacher;
 }
 
-/// The loss of a batch as the config has it; `teacher` may be null.
+/// The loss of a batch, by a teacher if there is one; it may be null.
 template <class Model, class Batch>
 CrossEntropy training_loss(const Model& model, const Batch& batch,
-                           const CrossEntropyOptions& options, const Config& config,
-                           const Teacher* teacher) {
-  if (teacher != nullptr) return distilled_loss(model, batch, options, teacher->of(batch));
-  if constexpr (std::is_same_v<Batch, EncoderDecoder::Batch>) {
-    const double alpha = config.training.r_drop;
-    if (alpha > 0) return r_drop_loss(model, batch, options, alpha);
-  }
-  return model.loss(batch, options);
+                           const CrossEntropyOptions& options, const Teacher* teacher) {
+  return teacher != nullptr ? distilled_loss(model, batch, options, teacher->of(batch))
+                            : model.loss(batch, options);
 }
 
 }  // namespace tapestry

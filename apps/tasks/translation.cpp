@@ -169,12 +169,11 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
 }
 
 // What training pairs become in each epoch; null: they stay as they are. Rows stay below
-// data.max_length, and batches can hold them.
+// data.max_length, which a batch of tokens can hold.
 std::shared_ptr<const TextVariation> variation_of(const Config& config, const PairRows& rows,
                                                   const TokenizerPair& tokenizers) {
   if (!config.variation.is_on()) return nullptr;
-  int64_t most = config.data.corpus.max_length;
-  if (config.batch.batch_type == "tokens") most = std::min(most, config.batch.batch_size);
+  const int64_t most = config.data.corpus.max_length;
   return std::make_shared<const TextVariation>(
       config.variation, tokenizers,
       SideLimits{.source = most - rows.source.size(), .target = most - rows.target.size()},

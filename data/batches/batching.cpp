@@ -4,7 +4,7 @@
 #include <memory>
 #include <numeric>
 
-#include "data/corpora/draws.h"
+#include "core/base/draws.h"
 #include "data/corpora/permutation.h"
 
 namespace tapestry {

@@ -1,7 +1,7 @@
 #include "data/corpora/text_variation.h"
 
+#include "core/base/draws.h"
 #include "core/base/error.h"
-#include "data/corpora/draws.h"
 
 namespace tapestry {
 namespace {
@@ -9,6 +9,17 @@ namespace {
 std::shared_ptr<const SubwordSampler> sampler_of(const Tokenizer& tokenizer,
                                                  const SubwordSampling& how) {
   return how.is_on() ? tokenizer.sampler(how) : nullptr;
+}
+
+// Placeholders, languages and other marks tell the model what to write: without one of them a
+// source has another translation.
+std::vector<char> marks_of(const Tokenizer& tokenizer) {
+  std::vector<char> marks;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    marks.push_back(tokenizer.is_special(id) || tokenizer.special().is_language(id) ? 1 : 0);
+  }
+  for (const int32_t id : tokenizer.symbols()) marks[static_cast<size_t>(id)] = 1;
+  return marks;
 }
 
 }  // namespace
@@ -22,15 +33,18 @@ TextVariation::TextVariation(const VariationOptions& options, const TokenizerPai
       word_dropout_(static_cast<float>(options.word_dropout)),
       unk_(tokenizers.source->special().unk.value_or(-1)),
       seed_(seed) {
-  if (word_dropout_ == 0 || unk_ >= 0) return;
-  fail(ErrorKind::kConfig,
-       "[data] training.word_dropout needs a source tokenizer with a token for the unknown.");
+  if (word_dropout_ == 0) return;
+  if (unk_ < 0) {
+    fail(ErrorKind::kConfig,
+         "[data] training.word_dropout needs a source tokenizer with a token for the unknown.");
+  }
+  kept_ = marks_of(*tokenizers.source);
 }
 
 void TextVariation::sample(const Side& side, int64_t epoch, int64_t row,
                            std::span<const int32_t> ids, std::vector<int32_t>& varied) const {
   if (side.sampler != nullptr) {
-    SubwordDraws draws({seed_, static_cast<uint32_t>(epoch), side.stream}, row);
+    RowDraws draws({seed_, static_cast<uint32_t>(epoch), side.stream}, row);
     side.sampler->sample(ids, draws, varied);
     if (std::ssize(varied) <= side.most) return;
   }
@@ -41,9 +55,10 @@ void TextVariation::source(int64_t epoch, int64_t row, std::span<const int32_t> 
                            std::vector<int32_t>& varied) const {
   sample(source_, epoch, row, ids, varied);
   if (word_dropout_ == 0) return;
-  SubwordDraws draws(draw_key(seed_, epoch, "data.word_dropout"), row);
+  RowDraws draws(draw_key(seed_, epoch, "data.word_dropout"), row);
   for (int32_t& id : varied) {
-    if (draws.uniform() < word_dropout_) id = unk_;
+    const bool drops = draws.short_uniform() < word_dropout_;
+    if (drops && kept_[static_cast<size_t>(id)] == 0) id = unk_;
   }
 }
 

@@ -1,5 +1,5 @@
 // Texts that vary from epoch to epoch: sampled pieces on either side, and source tokens that become
-// unknown (word dropout).
+// unknown (word dropout), except special ones and the users' symbols.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +55,7 @@ class TextVariation {
   Side source_, target_;
   const float word_dropout_;
   const int32_t unk_;
+  std::vector<char> kept_;  // by source id, 1: word dropout never replaces it; empty without it
   const uint64_t seed_;
 };
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/draws.h"
 #include "core/base/error.h"
-#include "data/corpora/draws.h"
 #include "data/examples/block_batching.h"
 
 namespace tapestry {

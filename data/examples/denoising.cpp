@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/draws.h"
 #include "core/base/error.h"
-#include "data/corpora/draws.h"
 
 namespace tapestry {
 namespace {

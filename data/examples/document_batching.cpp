@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/corpora/draws.h"
+#include "core/base/draws.h"
 
 namespace tapestry {
 namespace {

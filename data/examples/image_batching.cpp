@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "core/base/draws.h"
 #include "core/base/error.h"
 #include "data/batches/batch_rows.h"
-#include "data/corpora/draws.h"
 
 namespace tapestry {
 namespace {

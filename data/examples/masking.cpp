@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/draws.h"
 #include "core/base/error.h"
-#include "data/corpora/draws.h"
 #include "data/files/utf8.h"
 
 namespace tapestry {

@@ -179,7 +179,7 @@ void Merger::apply(std::vector<Symbol>& word) const {
   std::erase(word, kGone);
 }
 
-void Merger::apply_with_dropout(std::vector<Symbol>& word, float p, SubwordDraws& draws) const {
+void Merger::apply_with_dropout(std::vector<Symbol>& word, float p, RowDraws& draws) const {
   if (word.size() < 2) return;
   // The rule of each symbol and the one after it; null: they do not merge.
   std::vector<const Rule*> rules(word.size() - 1);
@@ -188,7 +188,7 @@ void Merger::apply_with_dropout(std::vector<Symbol>& word, float p, SubwordDraws
     const Rule* best = nullptr;
     size_t at = 0;
     for (size_t i = 0; i < rules.size(); ++i) {
-      if (rules[i] == nullptr || draws.uniform() < p) continue;
+      if (rules[i] == nullptr || draws.short_uniform() < p) continue;
       if (best != nullptr && best->rank <= rules[i]->rank) continue;
       best = rules[i];
       at = i;

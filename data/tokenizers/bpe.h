@@ -70,7 +70,7 @@ class Merger {
   /// The same with dropout (Provilkov et al. 2020, algorithm 1): in each step each merge that
   /// applies is left out with probability p, and the earliest of the others is taken, until none is
   /// left. n symbols take O(n^2).
-  void apply_with_dropout(std::vector<Symbol>& word, float p, SubwordDraws& draws) const;
+  void apply_with_dropout(std::vector<Symbol>& word, float p, RowDraws& draws) const;
 
  private:
   struct Rule {

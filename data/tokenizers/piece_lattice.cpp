@@ -136,7 +136,7 @@ size_t draw_index_of(const std::vector<double>& log_weights, double draw) {
 
 // Forward filtering, backward sampling: each path in proportion to exp(alpha * score).
 template <class Arc>
-void sample_any(const std::vector<Arc>& arcs, size_t size, double alpha, SubwordDraws& draws,
+void sample_any(const std::vector<Arc>& arcs, size_t size, double alpha, RowDraws& draws,
                 std::vector<int32_t>& reversed) {
   std::vector<double> before(size + 1, kWorst);  // log of the weights of all paths to a place
   std::vector<std::vector<const Arc*>> ending(size + 1);
@@ -152,7 +152,7 @@ void sample_any(const std::vector<Arc>& arcs, size_t size, double alpha, Subword
     weights.clear();
     for (const Arc* arc : choices) weights.push_back(before[arc->begin] + alpha * arc->score);
     const Arc* const arc =
-        choices.size() == 1 ? choices[0] : choices[draw_index_of(weights, draws.fine_uniform())];
+        choices.size() == 1 ? choices[0] : choices[draw_index_of(weights, draws.uniform())];
     reversed.push_back(arc->id);
     at = arc->begin;
   }
@@ -161,7 +161,7 @@ void sample_any(const std::vector<Arc>& arcs, size_t size, double alpha, Subword
 // The same among the best paths.
 template <class Arc>
 void sample_best(const std::vector<Arc>& arcs, size_t size, const SubwordSampling& how,
-                 SubwordDraws& draws, std::vector<int32_t>& reversed) {
+                 RowDraws& draws, std::vector<int32_t>& reversed) {
   struct Path {
     double score;
     const Arc* last;
@@ -184,7 +184,7 @@ void sample_best(const std::vector<Arc>& arcs, size_t size, const SubwordSamplin
   }
   std::vector<double> weights;
   for (const Path& path : best[size]) weights.push_back(how.alpha * path.score);
-  size_t rank = weights.size() == 1 ? 0 : draw_index_of(weights, draws.fine_uniform());
+  size_t rank = weights.size() == 1 ? 0 : draw_index_of(weights, draws.uniform());
   for (size_t at = size; at > 0;) {
     const Path& path = best[at][rank];
     reversed.push_back(path.last->id);
@@ -195,7 +195,7 @@ void sample_best(const std::vector<Arc>& arcs, size_t size, const SubwordSamplin
 
 }  // namespace
 
-void PieceLattice::sample(std::string_view text, const SubwordSampling& how, SubwordDraws& draws,
+void PieceLattice::sample(std::string_view text, const SubwordSampling& how, RowDraws& draws,
                           std::vector<int32_t>& sampled) const {
   sampled.clear();
   const std::vector<Arc> arcs = arcs_of(text);

@@ -22,7 +22,7 @@ class PieceLattice {
 
   /// Sets `sampled` to a path through `text`, which has one: drawn with probabilities in proportion
   /// to exp(alpha * score), among the `nbest` best paths or all (0).
-  void sample(std::string_view text, const SubwordSampling& how, SubwordDraws& draws,
+  void sample(std::string_view text, const SubwordSampling& how, RowDraws& draws,
               std::vector<int32_t>& sampled) const;
 
   /// The largest absolute score of a piece.

@@ -72,5 +72,7 @@ ModelOptions pre_norm_options();
 void add_layers(Cases& cases, const Inputs& in);
 void add_attention_layers(Cases& cases, const Inputs& in);
 void add_blocks(Cases& cases, const Inputs& in);
+/// R-Drop of models that write and of classifiers.
+void add_r_drop(Cases& cases, const Inputs& in);
 
 }  // namespace tapestry::gradchecks

@@ -3,7 +3,6 @@
 #include "core/kernels/elementwise/activation_functors.h"
 #include "nn/attention/attention_pooling.h"
 #include "nn/models/gradcheck_cases.h"
-#include "nn/models/r_drop.h"
 
 namespace tapestry {
 namespace {
@@ -37,15 +36,6 @@ GradcheckCase translation_case(const Inputs& in, const std::string& name,
   return loss_case(name, options, std::make_shared<Built<Model>>(in, options, kPairVocabulary),
                    [batch = pairs_of(in)](const Model& model) {
                      return model.loss(batch, {.label_smoothing = 0.1}).loss;
-                   });
-}
-
-GradcheckCase r_drop_case(const Inputs& in, ModelOptions options) {
-  options.dropout = 0.2;
-  return loss_case("EncoderDecoder, R-Drop", options,
-                   std::make_shared<Built<EncoderDecoder>>(in, options, kPairVocabulary),
-                   [batch = pairs_of(in)](const EncoderDecoder& model) {
-                     return r_drop_loss(model, batch, {.label_smoothing = 0.1}, 1).loss;
                    });
 }
 
@@ -210,7 +200,6 @@ void add_relative_positions(Cases& cases, const Inputs& in) {
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, softcaps, relative positions", t5));
   t5.attention_softcap = t5.logit_softcap = 0;
   t5.recompute = false;
-  cases.push_back(r_drop_case(in, t5));
   cases.push_back(language_model_case(in, "LanguageModel, scaled scores and logits", t5, true));
 }
 
@@ -402,6 +391,7 @@ std::vector<GradcheckCase> model_gradchecks(const GradcheckPlace& place) {
   add_attention_layers(cases, in);
   add_blocks(cases, in);
   add_pairs(cases, in);
+  add_r_drop(cases, in);
   add_relative_positions(cases, in);
   add_causal_models(cases, in);
   add_layers_that_differ(cases, in);

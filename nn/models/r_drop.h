@@ -14,16 +14,17 @@ namespace tapestry {
 CrossEntropy r_drop_of_logits(const Var& logits, const Tensor& targets,
                               const CrossEntropyOptions& options, double alpha);
 
-/// The rows of an int32 or float32 tensor, and the same again behind them.
+/// The rows of a tensor in host memory, and the same again behind them. A batch is doubled before
+/// it is sent to a GPU.
 Tensor twice(const Tensor& rows);
 
-/// That loss of a batch, by a model that is an EncoderDecoder or a RnnAttention.
+/// That loss by a model that is an EncoderDecoder or a RnnAttention. The inputs of `batch` have the
+/// rows of both passes (twice()), its target_out has those of one.
 template <class Model>
 CrossEntropy r_drop_loss(const Model& model, const EncoderDecoder::Batch& batch,
                          CrossEntropyOptions options, double alpha) {
-  const Tensor lengths = twice(batch.source_lengths);
-  const Var memory = model.encode(twice(batch.source), lengths);
-  const Var hidden = model.decode(twice(batch.target_in), memory, lengths);
+  const Var memory = model.encode(batch.source, batch.source_lengths);
+  const Var hidden = model.decode(batch.target_in, memory, batch.source_lengths);
   options.ignore_index = model.vocabulary.no_target;
   return r_drop_of_logits(model.logits(hidden), batch.target_out, options, alpha);
 }

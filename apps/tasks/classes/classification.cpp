@@ -10,6 +10,7 @@
 #include "apps/tasks/models.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
+#include "apps/tasks/two_passes.h"
 #include "data/corpora/empty_text.h"
 #include "data/examples/image_batching.h"
 #include "data/examples/labelled.h"
@@ -278,7 +279,8 @@ struct ClassKind {
     return {.tokens = Data::tokens(*model, batch), .targets = static_cast<double>(batch.rows)};
   }
   CrossEntropy loss(const Batch& batch, const CrossEntropyOptions& options) const {
-    return loss_of<Data>(*model, batch, options);
+    return loss_in_passes(model->config, batch, batch.labels, options,
+                          [&](const Batch& given) { return Data::logits(*model, given); });
   }
   std::vector<std::string> texts(const Batch& batch) const { return Data::texts(*model, batch); }
   std::map<std::string, double> measure(const Corpus& corpus, const CrossEntropyOptions& options,

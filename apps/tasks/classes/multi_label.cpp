@@ -11,6 +11,7 @@
 #include "apps/tasks/models.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
+#include "apps/tasks/two_passes.h"
 #include "core/base/text.h"
 #include "data/examples/labelled.h"
 
@@ -41,12 +42,12 @@ Var logits_of(const TextClassifier& model, const LabelledBatch& batch) {
   return model.model(batch.ids.to(model.device()), batch.lengths.to(model.device()));
 }
 
-// Binary cross-entropy with a logit z is the cross-entropy of two classes with the logits 0 and z.
-CrossEntropy binary_cross_entropy(const Var& logits, const Tensor& targets,
-                                  const CrossEntropyOptions& options) {
+// Binary cross-entropy with a logit z is the cross-entropy of two classes with the logits 0 and z:
+// (B, classes) -> (B, classes, 2).
+Var pairs_of(const Var& logits) {
   const Shape one{logits.shape()[0], logits.shape()[1], 1};
-  const Var zeros(Tensor::zeros(one, logits.dtype()).to(logits.value().device()));
-  return cross_entropy(concat({zeros, reshape(logits, one)}, 2), targets, options);
+  const Var zeros(Tensor::zeros(one, logits.dtype(), logits.value().device()));
+  return concat({zeros, reshape(logits, one)}, 2);
 }
 
 // targets (B, classes) int32
@@ -89,7 +90,7 @@ Decided decide_all(const TextClassifier& model, const MultiCorpus& corpus,
       for (size_t i = 0; i < classes; ++i) rows.push_back(values[row * classes + i] > 0);
     }
     own.emplace_back(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(int64_t));
-    return binary_cross_entropy(logits, targets_of(corpus, batch), options);
+    return cross_entropy(pairs_of(logits), targets_of(corpus, batch), options);
   });
   decided.sets.assign(static_cast<size_t>(corpus.size()), std::vector<int32_t>(classes));
   for (const std::string& bytes : group.in_order(own, count)) {
@@ -177,7 +178,9 @@ struct MultiKind {
             .targets = static_cast<double>(batch.rows * std::ssize(train.names()))};
   }
   CrossEntropy loss(const LabelledBatch& batch, const CrossEntropyOptions& options) const {
-    return binary_cross_entropy(logits_of(*model, batch), targets_of(train, batch), options);
+    return loss_in_passes(
+        model->config, batch, targets_of(train, batch), options,
+        [&](const LabelledBatch& given) { return pairs_of(logits_of(*model, given)); });
   }
   std::vector<std::string> texts(const LabelledBatch& batch) const {
     return row_texts(batch.rows, batch.indices, [&](int64_t row) {

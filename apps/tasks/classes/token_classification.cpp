@@ -11,6 +11,7 @@
 #include "apps/tasks/models.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
+#include "apps/tasks/two_passes.h"
 #include "core/base/interruption.h"
 #include "core/base/text.h"
 #include "data/scores/entity_scores.h"
@@ -21,11 +22,6 @@ namespace {
 Var hidden_of(const TokenClassifierModel& model, const TaggedBatch& batch) {
   const Device device = model.device();
   return model.model.hidden(batch.ids.to(device), batch.lengths.to(device));
-}
-
-CrossEntropy loss_of(const TokenClassifierModel& model, const TaggedBatch& batch,
-                     const CrossEntropyOptions& options) {
-  return model.model.loss(hidden_of(model, batch), batch.labels, options);
 }
 
 // What ranks exchange of a word: its class, its probability.
@@ -191,7 +187,12 @@ struct TokenKind {
         .targets = static_cast<double>(std::ssize(labels) - std::ranges::count(labels, kNoTarget))};
   }
   CrossEntropy loss(const TaggedBatch& batch, const CrossEntropyOptions& options) const {
-    return loss_of(*model, batch, options);
+    if (model->config.training.r_drop == 0) {
+      return model->model.loss(hidden_of(*model, batch), batch.labels, options);
+    }
+    return loss_in_passes(
+        model->config, batch, batch.labels, options,
+        [&](const TaggedBatch& given) { return model->model.logits(hidden_of(*model, given)); });
   }
   std::vector<std::string> texts(const TaggedBatch& batch) const {
     return row_texts(batch.rows, batch.windows, [&](int64_t row) {

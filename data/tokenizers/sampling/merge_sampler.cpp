@@ -2,7 +2,7 @@
 
 namespace tapestry::tokenizers {
 
-void MergeSampler::sample(std::span<const int32_t> ids, SubwordDraws& draws,
+void MergeSampler::sample(std::span<const int32_t> ids, RowDraws& draws,
                           std::vector<int32_t>& sampled) const {
   sampled.clear();
   std::vector<int32_t> word;

@@ -21,7 +21,7 @@ class MergeSampler final : public SubwordSampler {
   MergeSampler(bpe::Merger merger, MergePieces pieces, double dropout)
       : merger_(std::move(merger)), pieces_(std::move(pieces)), p_(static_cast<float>(dropout)) {}
 
-  void sample(std::span<const int32_t> ids, SubwordDraws& draws,
+  void sample(std::span<const int32_t> ids, RowDraws& draws,
               std::vector<int32_t>& sampled) const override;
 
  private:

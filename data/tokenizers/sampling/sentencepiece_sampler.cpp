@@ -71,7 +71,7 @@ class LatticeSampler final : public SubwordSampler {
     for (const auto& piece : model.pieces) texts_.push_back(is_text(piece) ? piece.text : "");
   }
 
-  void sample(std::span<const int32_t> ids, SubwordDraws& draws,
+  void sample(std::span<const int32_t> ids, RowDraws& draws,
               std::vector<int32_t>& sampled) const override {
     sampled.clear();
     std::string text;

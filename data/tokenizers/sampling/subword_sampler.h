@@ -8,8 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "core/base/option_report.h"
-#include "core/base/philox.h"
+#include "core/base/draws.h"
 
 namespace tapestry {
 
@@ -21,34 +20,6 @@ struct SubwordSampling {
   bool is_on() const { return dropout > 0 || alpha > 0; }
 };
 
-/// The draws of one text, in order.
-class SubwordDraws {
- public:
-  SubwordDraws(const PhiloxKey& key, int64_t row)
-      : key_(key), next_(static_cast<uint64_t>(row) << 32) {}
-
-  /// Uniform in [0, 1) with 24 bits.
-  float uniform() {
-    if (used_ == 4) {
-      bits_ = philox(key_, next_++);
-      used_ = 0;
-    }
-    return to_uniform(bits_.v[used_++]);
-  }
-  /// Uniform in [0, 1) with 53 bits; skips what is left of a block.
-  double fine_uniform() {
-    bits_ = philox(key_, next_++);
-    used_ = 4;
-    return to_uniform(bits_.v[0], bits_.v[1]);
-  }
-
- private:
-  PhiloxKey key_;
-  uint64_t next_;
-  Philox4 bits_{};
-  int used_ = 4;
-};
-
 /// Safe to use from several threads at once, with draws of their own.
 class SubwordSampler {
  public:
@@ -56,7 +27,7 @@ class SubwordSampler {
 
   /// Sets `sampled` to another segmentation of the text that encode() cut into `ids`. Tokens that
   /// are no text (unknown ones, bytes, symbols, special ones) stay as they are.
-  virtual void sample(std::span<const int32_t> ids, SubwordDraws& draws,
+  virtual void sample(std::span<const int32_t> ids, RowDraws& draws,
                       std::vector<int32_t>& sampled) const = 0;
 };
 

@@ -9,9 +9,9 @@
 #include <set>
 #include <thread>
 
+#include "core/base/draws.h"
 #include "core/base/philox.h"
 #include "data/batches/loader.h"
-#include "data/corpora/draws.h"
 #include "tests/data/files/files.h"
 
 namespace tapestry {

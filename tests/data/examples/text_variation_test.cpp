@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "core/base/draws.h"
 #include "data/batches/batching.h"
-#include "data/corpora/draws.h"
 
 namespace tapestry {
 namespace {
@@ -100,6 +100,42 @@ TEST(TextVariationTest, WordDropoutMakesSourceTokensUnknown) {
     }
   }
   EXPECT_NEAR(static_cast<double>(unknown) / static_cast<double>(all), 0.25, 0.04);
+}
+
+// Two words that users made one piece each stand among pieces of text.
+TEST(TextVariationTest, WordDropoutKeepsSymbols) {
+  TokenizerOptions trained;
+  trained.type = "bpe";
+  trained.vocab_size = 24;
+  trained.mask_piece = true;
+  trained.user_symbols = {"<BT>", "{NUM}"};
+  const std::shared_ptr<const Tokenizer> tokenizer = train_tokenizer(
+      trained,
+      [left = 50](std::string& line) mutable {
+        line = "low lower lowest <BT> newer {NUM}";
+        return left-- > 0;
+      },
+      1);
+  const std::vector<int32_t> marks = tokenizer->symbols();
+  ASSERT_EQ(marks.size(), 2U);
+  std::vector<int32_t> ids = tokenizer->encode("<BT> low {NUM} lower");
+  ids.push_back(*tokenizer->mask_id());
+  const TextVariation variation({.source = {}, .target = {}, .word_dropout = 0.9},
+                                {tokenizer, tokenizer}, {100, 100}, 1);
+  std::vector<int32_t> varied;
+  int64_t unknown = 0;
+  for (int64_t row = 0; row < 100; ++row) {
+    variation.source(0, row, ids, varied);
+    ASSERT_EQ(varied.size(), ids.size());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const bool mark = std::ranges::count(marks, ids[i]) > 0 || ids[i] == tokenizer->mask_id();
+      if (mark) {
+        EXPECT_EQ(varied[i], ids[i]);
+      }
+      unknown += varied[i] == kUnkId ? 1 : 0;
+    }
+  }
+  EXPECT_GT(unknown, 100);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ PieceTexts texts_of(const Tokenizer& tokenizer, const TokenIds& ids) {
 
 TokenIds sampled(const SubwordSampler& sampler, const TokenIds& ids, int64_t row,
                  uint32_t epoch = 0) {
-  SubwordDraws draws({5, epoch, 7}, row);
+  RowDraws draws({5, epoch, 7}, row);
   TokenIds result;
   sampler.sample(ids, draws, result);
   return result;

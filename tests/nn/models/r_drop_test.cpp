@@ -11,7 +11,7 @@
 namespace tapestry {
 namespace {
 
-constexpr int64_t kRows = 5, kClasses = 7;
+constexpr int64_t kRows = 5, kClasses = 7, kManyClasses = 500;
 
 std::vector<double> logits_of(uint64_t seed) {
   std::vector<double> values;
@@ -66,6 +66,42 @@ TEST(RDropTest, IsTheMeanOfBothLossesAndTheirDivergence) {
               (nll + alpha / 4 * divergence) / 10, 1e-12);
 }
 
+// The gradient of a loss by logits of one type, as double.
+std::vector<double> gradient_by(DType dtype, const std::vector<double>& logits,
+                                const CrossEntropyOptions& options, double alpha) {
+  const int64_t rows = std::ssize(logits) / kManyClasses / 2;
+  std::vector<int32_t> targets;
+  for (int64_t i = 0; i < rows; ++i) targets.push_back(static_cast<int32_t>(i % kManyClasses));
+  const Var z =
+      Var::parameter(Tensor::from(logits, {2 * rows, kManyClasses}).to(DType::kBFloat16).to(dtype));
+  Tape tape;
+  tape.backward(r_drop_of_logits(z, Tensor::from(targets, {rows}), options, alpha).loss);
+  return z.grad().to_vector<double>();
+}
+
+// Passes with dropout differ by a tenth, which a softmax in bfloat16 would hardly show. Only the
+// gradient is rounded: the parts of cross-entropy and divergence, and their sum.
+TEST(RDropTest, OfLogitsInBFloat16IsComputedWider) {
+  constexpr int64_t kRowsOfOne = 64;
+  std::vector<double> logits;
+  for (uint64_t i = 0; i < kRowsOfOne * kManyClasses; ++i) {
+    logits.push_back(3 * philox_normal({1, 0, 0}, i));
+  }
+  for (uint64_t i = 0; i < kRowsOfOne * kManyClasses; ++i) {
+    logits.push_back(logits[i] + 0.1 * philox_normal({2, 0, 0}, i));
+  }
+  const CrossEntropyOptions options{.label_smoothing = 0.1};
+  constexpr double kAlpha = 1000;  // the divergence outweighs the cross-entropy
+  const std::vector<double> wide = gradient_by(DType::kFloat64, logits, options, kAlpha);
+  const std::vector<double> narrow = gradient_by(DType::kBFloat16, logits, options, kAlpha);
+  double squares = 0, errors = 0;
+  for (size_t i = 0; i < wide.size(); ++i) {
+    squares += wide[i] * wide[i];
+    errors += (narrow[i] - wide[i]) * (narrow[i] - wide[i]);
+  }
+  EXPECT_LT(std::sqrt(errors / squares), 0.004);
+}
+
 // Two passes without dropout predict the same: the divergence and its gradient are 0.
 TEST(RDropTest, OfEqualPassesIsTheUsualLoss) {
   std::vector<double> all = logits_of(1);
@@ -91,6 +127,16 @@ TEST(RDropTest, OfEqualPassesIsTheUsualLoss) {
   for (size_t i = 0; i < actual.size(); ++i) {
     EXPECT_NEAR(actual[i], expected[i % expected.size()] / 2, 1e-15);
   }
+}
+
+TEST(RDropTest, DoublesRowsOfAnyType) {
+  const Tensor ids = Tensor::from(std::vector<int32_t>{1, 2, 3, 4, 5, 6}, {2, 3});
+  EXPECT_EQ(twice(ids).shape(), Shape({4, 3}));
+  EXPECT_EQ(twice(ids).to_vector<int32_t>(),
+            (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6}));
+  const Tensor pixels = Tensor::from(std::vector<float>{1, 2}, {2});
+  EXPECT_EQ(twice(pixels).to_vector<float>(), (std::vector<float>{1, 2, 1, 2}));
+  EXPECT_FALSE(twice(Tensor()).defined());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Random choices of the data layer on top of Philox; private to data/.
+// Random choices of the data on top of Philox: streams by their purpose, and draws in order.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,18 @@ class RowDraws {
   int64_t below(int64_t bound) {
     return static_cast<int64_t>(philox_below(key_, next_++, static_cast<uint64_t>(bound)));
   }
-  /// Uniform in [0, 1).
+  /// Uniform in [0, 1) with 53 bits.
   double uniform() {
     const Philox4 bits = philox(key_, next_++);
     return to_uniform(bits.v[0], bits.v[1]);
+  }
+  /// Uniform in [0, 1) with 24 bits: four of a block, for many draws of a row.
+  float short_uniform() {
+    if (used_ == 4) {
+      bits_ = philox(key_, next_++);
+      used_ = 0;
+    }
+    return to_uniform(bits_.v[used_++]);
   }
   template <class T>
   void shuffle(std::vector<T>& values) {
@@ -52,6 +60,8 @@ class RowDraws {
  private:
   PhiloxKey key_;
   uint64_t next_;
+  Philox4 bits_{};
+  int used_ = 4;  // of bits_
 };
 
 }  // namespace tapestry
