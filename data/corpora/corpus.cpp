@@ -59,6 +59,7 @@ std::vector<Column> columns_of(Kind kind) {
     case Kind::kDing:
     case Kind::kImages:
     case Kind::kPrompted:
+    case Kind::kTalks:
       break;
   }
   return {};
@@ -186,6 +187,7 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   if (!images.empty()) return Kind::kImages;
   if (!squad.empty()) return Kind::kQuestions;
   if (!conll.empty()) return Kind::kTagged;
+  if (!messages_column.empty()) return Kind::kTalks;
   if (!prompt.empty() || !answer.empty()) return Kind::kPrompted;
   if (!label_column.empty()) return Kind::kLabelled;
   for (const Kind one :
@@ -275,6 +277,8 @@ void CorpusSpec::validate(const OptionReport& report) const {
   }
   report.expect(it == Kind::kPrompted || (prompt.empty() && answer.empty()), "prompt",
                 "and answer need ", record_format_names(), ", got ", str(), '.');
+  report.expect(messages_column.empty() || (has_records() && records.format == &kJsonl),
+                "messages_column", "needs a jsonl, got ", str(), '.');
   const std::string& header = records.header;
   report.expect_one_of("header", header, RecordFile::kHeaders);
   report.expect(header == "auto" || (has_records() && records.format->has_columns), "header",

@@ -32,6 +32,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/corpora/filter_counts.h"
@@ -42,10 +43,13 @@
 
 namespace tapestry {
 
+struct ChatFormat;
+
 /// One corpus of a list. Set exactly one of: source and target, records, ding, text, images, squad,
 /// conll. The set columns decide the kind of the records (data/corpora/records/record_files.h):
 ///
 ///   prompt and answer           prompts that a causal model answers (data/examples/prompts.h)
+///   messages_column             talks with an assistant (data/examples/talks.h)
 ///   label_column                texts with a class each; so are images (data/images/images.h)
 ///   context_column              questions about texts (data/examples/questions.h), as are squad's
 ///   x_column, x_columns, y_column, class_column   points for regression (data/examples/points.h)
@@ -79,9 +83,11 @@ struct CorpusSpec {
   std::string class_column;            ///< of points: the class of each, instead of y_column
   std::string prompt;  ///< the Template (data/corpora/records/records.h) of what is read ...
   std::string answer;  ///< ... and of what is answered
-  std::string ding;    ///< Ding dictionary file, see data/corpora/ding.h
-  std::string direction = "de-en";  ///< of ding: one of kDirections
-  std::string text;                 ///< file of text without translation
+  std::string messages_column;  ///< of talks (data/corpora/records/chat_reader.h): their messages
+  std::shared_ptr<const ChatFormat> chat;  ///< how talks become text; null: as usual
+  std::string ding;                        ///< Ding dictionary file, see data/corpora/ding.h
+  std::string direction = "de-en";         ///< of ding: one of kDirections
+  std::string text;                        ///< file of text without translation
   /// The documents of `text`: lines (each line), paragraphs (lines up to a blank one), fortunes
   /// (lines up to one that is exactly "%") or file (all of it). Line ends inside a document are
   /// kept, each as LF.
@@ -114,6 +120,7 @@ struct CorpusSpec {
     kLabelled,
     kImages,
     kPrompted,
+    kTalks,
     kQuestions,
     kTagged,
     kPoints
@@ -148,8 +155,10 @@ std::vector<std::string> files_of(const std::vector<CorpusSpec>& specs);
 struct TextPair {
   std::string source;
   std::string target;  ///< empty for kText, the label for kLabelled, the answer for kPrompted
-  std::string place;   ///< "file:line" of its first line, for messages
-  float weight = 1;    ///< in the loss; positive
+  /// Of kTalks: the bytes of the source that are learnt; the target is empty.
+  std::vector<std::pair<int64_t, int64_t>> answers = {};
+  std::string place;  ///< "file:line" of its first line, for messages
+  float weight = 1;   ///< in the loss; positive
 };
 
 /// Streams the usable pairs of one corpus; it applies every filter except the length limit.

@@ -9,6 +9,7 @@
 #include <iomanip>
 
 #include "core/base/error.h"
+#include "data/chat/chat_format.h"
 
 namespace tapestry {
 namespace {
@@ -40,9 +41,10 @@ void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
     // known to change no row.
     const auto& [source, target, records, source_column, target_column, text_column, label_column,
                  context_column, question_column, answer_column, answer_start_column, tokens_column,
-                 tags_column, x_column, y_column, x_columns, class_column, prompt, answer, ding,
-                 direction, text, documents, images, labels, squad, conll, range_begin, range_end,
-                 split, limit, weight, pair_weights, pair_weight_column] = spec;
+                 tags_column, x_column, y_column, x_columns, class_column, prompt, answer,
+                 messages_column, chat, ding, direction, text, documents, images, labels, squad,
+                 conll, range_begin, range_end, split, limit, weight, pair_weights,
+                 pair_weight_column] = spec;
     static_cast<void>(weight);
     static_cast<void>(pair_weights);  // a path
     add(concat(direction, ' ', documents, ' ', std::setprecision(17), range_begin, ' ', range_end,
@@ -55,6 +57,10 @@ void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
       add(*name);
     }
     for (const std::string& name : x_columns) add(name);
+    if (chat != nullptr) {
+      add(concat(messages_column, ' ', static_cast<int>(chat->loss_on), ' ', chat->tokens));
+      add(chat->chat.source());
+    }
     for (const std::string& key : CorpusSpec::file_keys()) {
       const std::string& path = spec.file(key);
       add(path);  // the counts name it

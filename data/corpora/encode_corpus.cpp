@@ -23,16 +23,21 @@ constexpr int64_t kBlockPairs = 1 << 14;
 constexpr int64_t kTilePairs = 64;
 
 // The same for pairs in one row: the prompt is cut at its beginning, the answer stays whole.
-bool fit_row(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
+bool fit_row(EncodedPair& pair, const TableRequest& request, FilterCounts& counts) {
+  const LengthRule& rule = request.rule;
   const auto most = static_cast<size_t>(rule.max_length - rule.specials);
-  const size_t tokens = pair.source.size() + pair.target.size();
+  const bool has_target = request.target_tokenizer != nullptr;
+  const size_t whole =
+      has_target ? pair.target.size() : static_cast<size_t>(request.whole_tokens(pair));
+  const size_t tokens = pair.source.size() + (has_target ? whole : 0);
   if (tokens > most) {
     if (rule.overlong == "error") {
       fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
            static_cast<int64_t>(tokens) + rule.specials,
-           " tokens of prompt and answer, max_length is ", rule.max_length, '.');
+           has_target ? " tokens of prompt and answer" : " tokens", ", max_length is ",
+           rule.max_length, '.');
     }
-    if (rule.overlong == "drop" || pair.target.size() >= most) {
+    if (rule.overlong == "drop" || whole >= most) {
       counts.drop(Drop::kOverlong, pair.text.place);
       return false;
     }
@@ -57,8 +62,9 @@ void count_unknown(const EncodedPair& pair, const TableRequest& request, FilterC
 }
 
 // Applies the length rule; false when the pair is dropped.
-bool fit_length(EncodedPair& pair, const LengthRule& rule, FilterCounts& counts) {
-  if (rule.one_row) return fit_row(pair, rule, counts);
+bool fit_length(EncodedPair& pair, const TableRequest& request, FilterCounts& counts) {
+  const LengthRule& rule = request.rule;
+  if (rule.one_row) return fit_row(pair, request, counts);
   const auto most = static_cast<size_t>(rule.max_length - rule.specials);
   if (pair.source.size() <= most && pair.target.size() <= most) {
     ++counts.kept;
@@ -111,6 +117,10 @@ void encode_block(std::vector<EncodedPair>& pairs, const TableRequest& request) 
   parallel_ranges(std::ssize(pairs), kTilePairs, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       EncodedPair& pair = pairs[static_cast<size_t>(i)];
+      if (request.encode) {
+        request.encode(pair);
+        continue;
+      }
       pair.source = request.source_tokenizer.encode(pair.text.source);
       if (target == nullptr) continue;
       pair.target = request.rule.one_row ? target->encode_continuation(pair.text.target)
@@ -144,7 +154,7 @@ CorpusFacts encode_corpora(const TableRequest& request, TableBuilder& table) {
       for (EncodedPair& pair : block.pairs) {
         if (is_empty(pair, request)) {
           lengths.drop(Drop::kEmpty, pair.text.place);
-        } else if (fit_length(pair, request.rule, lengths)) {
+        } else if (fit_length(pair, request, lengths)) {
           count_unknown(pair, request, lengths);
           request.add(pair, table);
         }

@@ -47,6 +47,10 @@ struct TableRequest {
   std::function<bool(const TokenTable& table)> is_sound = [](const TokenTable&) { return true; };
   /// Adds further facts after the last pair.
   std::function<void(CorpusFacts& facts)> end = [](CorpusFacts&) {};
+  /// Encodes a pair, called by all threads; empty: each side by its tokenizer.
+  std::function<void(EncodedPair& pair)> encode = {};
+  /// With rule.one_row and without a target: how many tokens at the end of the row must not be cut.
+  std::function<int64_t(const EncodedPair& pair)> whole_tokens = {};
 };
 
 /// The rows of all corpora: from the cache, or from the files, which are then read on one thread

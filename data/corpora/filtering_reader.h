@@ -45,7 +45,8 @@ class FilteringReader : public PairReader {
 
  private:
   bool drops(TextPair& pair) {
-    const bool both = spec_.kind() != CorpusSpec::Kind::kText;
+    const CorpusSpec::Kind kind = spec_.kind();
+    const bool both = kind != CorpusSpec::Kind::kText && kind != CorpusSpec::Kind::kTalks;
     const auto any = [&](auto&& test) { return test(pair.source) || (both && test(pair.target)); };
     const auto is_invalid = [](const std::string& text) {
       return find_invalid_utf8(text) != std::string::npos;

@@ -9,6 +9,7 @@
 #include "data/corpora/corpus.h"
 #include "data/corpora/ding.h"
 #include "data/corpora/filtering_reader.h"
+#include "data/corpora/records/chat_reader.h"
 #include "data/corpora/records/records.h"
 #include "data/corpora/records/squad.h"
 #include "data/corpora/records/tagged_reader.h"
@@ -288,6 +289,8 @@ std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given) {
       return std::make_unique<TextReader>(spec);
     case CorpusSpec::Kind::kPrompted:
       return std::make_unique<PromptReader>(spec);
+    case CorpusSpec::Kind::kTalks:
+      return open_talks(spec);
     case CorpusSpec::Kind::kQuestions:
       return open_question_texts(spec);
     case CorpusSpec::Kind::kTagged:

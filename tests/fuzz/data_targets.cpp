@@ -3,8 +3,10 @@
 #include <xxhash.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "data/chat/chat_template.h"
 #include "data/corpora/corpus.h"
 #include "data/corpora/token_table.h"
 #include "data/examples/points.h"
@@ -191,6 +193,21 @@ void read_cache(std::string_view bytes) {
   static_cast<void>(used);
 }
 
+// ---- Chat templates.
+
+std::vector<std::string> chat_seeds() {
+  return {
+      "{%- for m in messages if m.role != 'x' -%}{{ loop.index ~ m.content | trim | tojson }}"
+      "{%- else %}none{% endfor %}{% set a, b = [1, 2][::-1] %}{{ a + b if a is defined }}",
+      "{% macro f(x, y=1) %}{{ x[1:] }}{% endmacro %}{% set n = namespace(a={'b': 1.5}) %}"
+      "{% generation %}{{ f('abc', y=n.a.b) }}{% endgeneration %}{% raw %}{{{% endraw %}"};
+}
+void read_chat(std::string_view bytes) {
+  const auto variables = nlohmann::ordered_json::parse(
+      R"({"messages": [{"role": "user", "content": "a b"}, {"role": "x", "content": null}]})");
+  ChatTemplate(std::string(bytes), "fuzzed").render(variables);
+}
+
 constexpr FuzzTarget kTargets[] = {
     {"pnm", pnm_seeds, read_picture},
     {"png", png_seeds, read_picture},
@@ -207,6 +224,7 @@ constexpr FuzzTarget kTargets[] = {
     {"ding", ding_seeds, read_ding},
     {"squad", squad_seeds, read_squad},
     {"token_cache", cache_seeds, read_cache},
+    {"chat_template", chat_seeds, read_chat},
 };
 
 }  // namespace

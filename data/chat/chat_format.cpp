@@ -1,0 +1,166 @@
+#include "data/chat/chat_format.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/base/error.h"
+#include "data/files/utf8.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const BuiltInTemplate kBuiltIn[] = {
+    {"chatml",
+     "{%- for message in messages -%}\n"
+     "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}\n"
+     "{%- endfor -%}\n"
+     "{%- if add_generation_prompt -%}\n"
+     "{{ '<|im_start|>assistant\\n' }}\n"
+     "{%- endif -%}\n",
+     {"<|im_start|>", "<|im_end|>"}}};
+
+// The variables of a template for the first `count` messages of a record.
+Json variables_of(const ChatFormat& format, const Json& record, const std::string& messages,
+                  size_t count, bool prompt) {
+  Json variables = {{"tools", nullptr}, {"documents", nullptr}};
+  variables.update(Json::parse(format.tokens));
+  for (const auto& [name, value] : record.items()) {
+    if (name != messages && name != "chat_template_kwargs") variables[name] = value;
+  }
+  const auto more = record.find("chat_template_kwargs");
+  if (more != record.end() && more->is_object()) variables.update(*more);
+  const Json& all = record.at(messages);
+  variables["messages"] =
+      Json(Json::array_t(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)));
+  variables["add_generation_prompt"] = prompt;
+  return variables;
+}
+
+bool is_answer(const Json& message) { return message.at("role") == "assistant"; }
+
+// The text without white space at its end.
+std::string_view without_end_space(std::string_view text) {
+  const std::string_view kept = strip(text);
+  return text.substr(0, static_cast<size_t>(kept.data() + kept.size() - text.data()));
+}
+
+// Where a beginning of the text ends in it; white space at that end may differ. Throws if the text
+// does not begin so.
+int64_t end_of_beginning(const std::string& text, const std::string& beginning,
+                         const ChatFormat& format, size_t message) {
+  if (text.starts_with(beginning)) return std::ssize(beginning);
+  const std::string_view kept = without_end_space(beginning);
+  if (!kept.empty() && text.starts_with(kept)) return std::ssize(kept);
+  fail(
+      ErrorKind::kConfig, "[chat template] ", format.chat.name(),
+      " does not tell which text is the assistant's: what it writes of the messages before number ",
+      message + 1,
+      " of a talk, or up to it, is no beginning of the whole text. Put {% generation %} around the "
+      "assistant's words, or learn the last_answer or the whole text (data.loss_on).");
+}
+
+// By the texts of the beginnings of the talk.
+std::vector<std::pair<int64_t, int64_t>> answers_by_prefixes(const ChatFormat& format,
+                                                             const Json& record,
+                                                             const std::string& messages,
+                                                             const std::string& text) {
+  const Json& all = record.at(messages);
+  std::vector<std::pair<int64_t, int64_t>> answers;
+  for (size_t i = all.size(); i-- > 0;) {
+    if (!is_answer(all[i])) continue;
+    const auto beginning = [&](size_t count, bool prompt) {
+      const Json variables = variables_of(format, record, messages, count, prompt);
+      return end_of_beginning(text, format.chat.render(variables).text, format, i);
+    };
+    const int64_t begin = beginning(i, true);
+    const int64_t end = i + 1 == all.size() ? std::ssize(text) : beginning(i + 1, false);
+    answers.emplace_back(begin, std::max(begin, end));
+    if (format.loss_on == LossOn::kLastAnswer) break;
+  }
+  std::ranges::reverse(answers);
+  return answers;
+}
+
+}  // namespace
+
+std::span<const BuiltInTemplate> built_in_templates() { return kBuiltIn; }
+
+const ChatTemplate& usual_chat_template() {
+  static const ChatTemplate kUsual(kBuiltIn[0].source, kBuiltIn[0].name);
+  return kUsual;
+}
+
+std::string talk_problem(const Json& record, const std::string& messages, bool answered) {
+  if (!record.is_object()) return "a talk must be a JSON object";
+  const auto all = record.find(messages);
+  if (all == record.end()) return concat("no field '", messages, '\'');
+  if (!all->is_array() || all->empty())
+    return concat('\'', messages, "' must be a list of messages");
+  for (size_t i = 0; i < all->size(); ++i) {
+    const Json& message = (*all)[i];
+    const std::string who = concat("message ", i + 1, " of '", messages, "' ");
+    if (!message.is_object()) return who + "must be an object";
+    const auto role = message.find("role");
+    if (role == message.end()) {
+      return concat(who, "has no 'role'", message.contains("from") ? " but 'from'" : "");
+    }
+    if (!role->is_string() || role->get_ref<const std::string&>().empty()) {
+      return who + "must have a text as its role";
+    }
+    const auto content = message.find("content");
+    if (content == message.end() && !message.contains("tool_calls"))
+      return who + "has no 'content'";
+    if (content != message.end() && !content->is_string() && !content->is_array() &&
+        !content->is_null()) {
+      return who + "must have a text or a list of parts as its content";
+    }
+  }
+  if (answered && std::ranges::none_of(*all, is_answer)) return "no message of the assistant";
+  return "";
+}
+
+Talk talk_of(const ChatFormat& format, const Json& record, const std::string& messages) {
+  const size_t count = record.at(messages).size();
+  RenderedChat rendered =
+      format.chat.render(variables_of(format, record, messages, count, /*prompt=*/false));
+  Talk talk{.text = std::move(rendered.text), .answers = {}};
+  if (format.loss_on == LossOn::kText) {
+    talk.answers = {{0, std::ssize(talk.text)}};
+  } else if (format.chat.marks_answers()) {
+    talk.answers = std::move(rendered.generated);
+    if (format.loss_on == LossOn::kLastAnswer && talk.answers.size() > 1) {
+      talk.answers = {talk.answers.back()};
+    }
+  } else {
+    talk.answers = answers_by_prefixes(format, record, messages, talk.text);
+  }
+  return talk;
+}
+
+std::string chat_prompt(const ChatFormat& format, const Json& record, const std::string& messages) {
+  const size_t count = record.at(messages).size();
+  return format.chat.render(variables_of(format, record, messages, count, /*prompt=*/true)).text;
+}
+
+std::string answer_end(const ChatFormat& format) {
+  const std::string mark = "4bd0answer4bd0";
+  const Json talk = {{"messages",
+                      {{{"role", "user"}, {"content", "Hello"}},
+                       {{"role", "assistant"}, {"content", mark}},
+                       {{"role", "user"}, {"content", "Hello"}}}}};
+  try {
+    const Talk rendered = talk_of({format.chat, format.tokens, LossOn::kAnswers}, talk, "messages");
+    const auto [begin, end] = rendered.answers.at(0);
+    const std::string answer =
+        rendered.text.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    const size_t at = answer.find(mark);
+    return at == std::string::npos ? "" : std::string(strip(answer.substr(at + mark.size())));
+  } catch (const Error&) {
+    return "";  // it has other talks than this one
+  }
+}
+
+}  // namespace tapestry

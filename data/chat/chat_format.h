@@ -1,0 +1,67 @@
+// Talks as a model reads them: its chat template with its special tokens, and which part of a talk
+// is learnt.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/chat/chat_template.h"
+
+namespace tapestry {
+
+/// What counts in the loss.
+enum class LossOn {
+  kAnswers,     ///< all messages of the assistant
+  kLastAnswer,  ///< the last one of them
+  kText,        ///< everything
+};
+
+/// A template of this project, for models that have none.
+struct BuiltInTemplate {
+  const char* name;
+  const char* source;
+  std::vector<std::string> symbols;  ///< words of it that should be one token each
+};
+std::span<const BuiltInTemplate> built_in_templates();
+/// The first of them.
+const ChatTemplate& usual_chat_template();
+
+struct ChatFormat {
+  ChatTemplate chat = usual_chat_template();
+  std::string tokens = "{}";  ///< a JSON object of variables: bos_token, eos_token ...
+  LossOn loss_on = LossOn::kAnswers;
+};
+
+/// A talk: an object with `messages`, each with a role and a content. All its other members are
+/// variables of the template, such as tools; those of chat_template_kwargs, too.
+struct Talk {
+  std::string text;
+  /// The parts that are learnt: begin and end in bytes.
+  std::vector<std::pair<int64_t, int64_t>> answers;
+};
+
+/// What is wrong with a record as a talk: "message 2 has no role"; "" if nothing is. `answered`: it
+/// needs a message of the assistant.
+std::string talk_problem(const nlohmann::ordered_json& record, const std::string& messages,
+                         bool answered);
+
+/// The talk of a record whose messages are in the member `messages`. The answers are those inside
+/// of the template's generation blocks; without any, what the text with one more message adds to
+/// the text before it with add_generation_prompt. Throws Error(kData) where the template refuses
+/// the talk, Error(kConfig) where the template does not tell answers in either way.
+Talk talk_of(const ChatFormat& format, const nlohmann::ordered_json& record,
+             const std::string& messages);
+
+/// The text that the model continues with its answer. Throws Error(kData).
+std::string chat_prompt(const ChatFormat& format, const nlohmann::ordered_json& record,
+                        const std::string& messages);
+
+/// The text that the template puts behind an answer, without white space at its ends: "<|im_end|>".
+/// "" if there is none, or if the template has no such talks.
+std::string answer_end(const ChatFormat& format);
+
+}  // namespace tapestry

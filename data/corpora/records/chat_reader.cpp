@@ -1,0 +1,86 @@
+#include "data/corpora/records/chat_reader.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "data/chat/chat_format.h"
+#include "data/corpora/filtering_reader.h"
+#include "data/corpora/records/jsonl_reader.h"
+#include "data/files/text.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class ChatReader : public FilteringReader {
+ public:
+  explicit ChatReader(const CorpusSpec& spec) : FilteringReader(spec), lines_(spec.records.path) {
+    lines_.pass_long_lines();
+    if (spec.chat != nullptr) format_ = *spec.chat;
+  }
+
+ protected:
+  bool fetch(TextPair& pair) override {
+    while (lines_.next(line_)) {
+      if (lines_.was_too_long()) {
+        odd(concat("a line of more than ", LineReader::kMaxLineBytes >> 20, " MiB"));
+        continue;
+      }
+      if (is_blank(line_)) continue;
+      if (find_invalid_utf8(line_) != std::string::npos) {
+        ++counts_.read;
+        drop(Drop::kInvalidUtf8, lines_.place());
+        continue;
+      }
+      if (take(pair)) return true;
+    }
+    if (!any_ && odd_ > 0) fail_odd();
+    return false;
+  }
+
+ private:
+  bool take(TextPair& pair) {
+    const Json record = Json::parse(line_, nullptr, /*allow_exceptions=*/false);
+    if (record.is_discarded()) return odd(json_problem(line_));
+    const bool answered = format_.loss_on != LossOn::kText;
+    const std::string problem = talk_problem(record, spec_.messages_column, answered);
+    if (!problem.empty()) return odd(problem);
+    try {
+      Talk talk = talk_of(format_, record, spec_.messages_column);
+      pair.source = std::move(talk.text);
+      pair.target.clear();
+      pair.answers = std::move(talk.answers);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kData) throw;
+      return odd(error.what());
+    }
+    pair.place = lines_.place();
+    return any_ = true;
+  }
+
+  bool odd(const std::string& reason) {
+    ++counts_.read;
+    if (odd_++ == 0) first_odd_ = concat("[data] ", lines_.place(), ": ", reason);
+    drop(Drop::kMalformed, concat(lines_.place(), ": ", reason));
+    if (!any_ && odd_ == RecordReader::kMostOdd) fail_odd();
+    return false;
+  }
+  [[noreturn]] void fail_odd() const {
+    fail(ErrorKind::kData, first_odd_, first_odd_.ends_with('.') ? "" : ".");
+  }
+
+  LineReader lines_;
+  std::string line_, first_odd_;
+  ChatFormat format_;
+  int64_t odd_ = 0;
+  bool any_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<PairReader> open_talks(const CorpusSpec& spec) {
+  return std::make_unique<ChatReader>(spec);
+}
+
+}  // namespace tapestry

@@ -1,0 +1,16 @@
+// Talks of users with an assistant: a jsonl with a list of messages in each object.
+#pragma once
+
+#include <memory>
+
+#include "data/corpora/corpus.h"
+
+namespace tapestry {
+
+/// The talk as a pair: its text by the template of the spec, or by usual_chat_template() without
+/// one, with the bytes that are learnt. Malformed are records that talk_problem() finds something
+/// about, and talks that the template refuses. Throws Error(kConfig) as talk_of(), Error(kData) if
+/// the first hundred records, or all, are malformed.
+std::unique_ptr<PairReader> open_talks(const CorpusSpec& spec);
+
+}  // namespace tapestry

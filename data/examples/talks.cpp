@@ -1,0 +1,141 @@
+#include "data/examples/talks.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "data/chat/chat_format.h"
+#include "data/corpora/encode_corpus.h"
+
+namespace tapestry {
+namespace {
+
+int64_t specials_of(const SpecialIds& special) {
+  return std::max<int64_t>(1, std::ssize(special.document()));
+}
+
+// Encodes the whole text, as other programs do, and finds the tokens of its answers by their
+// places.
+void encode_talk(EncodedPair& pair, const Tokenizer& tokenizer, bool adds_end) {
+  const std::vector<PlacedToken> placed = tokenizer.encode_with_places(pair.text.source);
+  for (const PlacedToken& token : placed) pair.source.push_back(token.id);
+  adds_end = adds_end && !placed.empty() && !tokenizer.special().is_end(placed.back().id);
+  const int64_t count = std::ssize(placed) + (adds_end ? 1 : 0);
+  if (adds_end) pair.source.push_back(tokenizer.special().eos);
+  for (const auto& [begin, end] : pair.text.answers) {
+    const auto first = std::ranges::find_if(placed, [begin = begin](const PlacedToken& token) {
+      return token.end > begin || token.begin >= begin;
+    });
+    const auto last = std::find_if(
+        first, placed.end(), [end = end](const PlacedToken& token) { return token.begin >= end; });
+    const bool reaches_end = last == placed.end() && adds_end;
+    if (first == last && !reaches_end) continue;
+    pair.target.push_back(static_cast<int32_t>(count - (first - placed.begin())));
+    pair.target.push_back(static_cast<int32_t>(reaches_end ? 0 : count - (last - placed.begin())));
+  }
+}
+
+// Each answer lies behind the one before it.
+bool are_answers(const TokenTable& table) {
+  for (int64_t row = 0; row < table.rows(); ++row) {
+    const auto answers = table.list(row, 1);
+    if (answers.size() % 2 != 0 || !std::ranges::is_sorted(answers, std::greater<>())) return false;
+    if (!answers.empty() && answers.back() < 0) return false;
+  }
+  return true;
+}
+
+std::vector<int32_t> row_of(const TalkCorpus& corpus, int64_t i) {
+  const auto tokens = corpus.tokens[i];
+  std::vector<int32_t> row = corpus.special.beginning_of(tokens);
+  row.insert(row.end(), tokens.begin(), tokens.end());
+  return row;
+}
+
+int64_t row_length(const TalkCorpus& corpus, int64_t i) {
+  const auto tokens = corpus.tokens[i];
+  return std::max<int64_t>(
+      1, std::ssize(corpus.special.beginning_of(tokens)) + std::ssize(tokens) - 1);
+}
+
+}  // namespace
+
+TalkCorpus load_talks(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
+                      const CorpusOptions& options, const LoadContext& context) {
+  options.validate();
+  check_not_empty(specs);
+  bool adds_end = false;
+  for (const CorpusSpec& spec : specs) {
+    if (spec.kind() != CorpusSpec::Kind::kTalks) {
+      fail(ErrorKind::kConfig, "[data] expected a corpus with messages, got ", spec.str(), '.');
+    }
+    adds_end = answer_end(spec.chat != nullptr ? *spec.chat : ChatFormat()).empty();
+  }
+  const bool texts = options.keep_text;
+  const auto table =
+      load_table({.kind = texts ? "talks-with-text" : "talks",
+                  .columns = texts ? 3 : 2,
+                  .specs = specs,
+                  .source_tokenizer = tokenizer,
+                  .target_tokenizer = nullptr,
+                  .rule = {options.max_length, options.overlong, specials_of(tokenizer.special()),
+                           /*one_row=*/true},
+                  .add =
+                      [texts](const EncodedPair& pair, TableBuilder& rows) {
+                        if (!texts) return rows.add({pair.source, pair.target});
+                        rows.add({pair.source, pair.target, ids_of_text(pair.text.source)});
+                      },
+                  .is_sound = are_answers,
+                  .encode = [&tokenizer, adds_end](
+                                EncodedPair& pair) { encode_talk(pair, tokenizer, adds_end); },
+                  .whole_tokens = [](const EncodedPair& pair) -> int64_t {
+                    return pair.target.empty() ? 0 : pair.target[pair.target.size() - 2];
+                  }},
+                 context);
+  TalkCorpus corpus;
+  corpus.tokens = TokenLists(table, 0);
+  corpus.answers = TokenLists(table, 1);
+  if (texts) corpus.text = TextLists(table, 2);
+  corpus.counts = table->facts().counts;
+  corpus.parts = table->facts().parts;
+  corpus.from_cache = table->from_cache();
+  corpus.special = tokenizer.special();
+  return corpus;
+}
+
+TalkBatches::TalkBatches(const TalkCorpus& corpus, const BatchOptions& options, DataPosition start)
+    : corpus_(&corpus),
+      walk_(EpochPlans::of_lengths(
+                mixture_of(corpus.size(), corpus.parts, options),
+                [&corpus](int64_t, int64_t row) {
+                  const int64_t length = row_length(corpus, row);
+                  return RowLength{length, length};
+                },
+                options),
+            start) {}
+
+BlockBatch TalkBatches::next() {
+  const auto talks = walk_.next();
+  int64_t width = 1;
+  for (const int64_t i : talks) width = std::max(width, row_length(*corpus_, i));
+  BlockBatch batch = empty_batch(std::ssize(talks), width, corpus_->special.filler());
+  batch.indices.assign(talks.begin(), talks.end());
+  int64_t row = 0;
+  for (const int64_t i : batch.indices) {
+    const std::vector<int32_t> ids = row_of(*corpus_, i);
+    const int64_t own = row++, count = std::ssize(ids);
+    if (count < 2) continue;  // nothing is predicted
+    std::vector<int32_t> targets(ids.size() - 1, kNoTarget);
+    const auto answers = corpus_->answers[i];
+    for (size_t k = 0; k + 1 < answers.size(); k += 2) {
+      // A talk that was cut may have lost the beginning of an answer; the first token of a row is
+      // never predicted.
+      for (int64_t t = std::max<int64_t>(1, count - answers[k]); t < count - answers[k + 1]; ++t) {
+        targets[static_cast<size_t>(t - 1)] = ids[static_cast<size_t>(t)];
+      }
+    }
+    fill_row(batch, own, std::span(ids).first(targets.size()), targets);
+  }
+  return with_lengths_if_needed(std::move(batch));
+}
+
+}  // namespace tapestry

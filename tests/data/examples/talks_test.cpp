@@ -1,0 +1,149 @@
+#include "data/examples/talks.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "data/chat/chat_format.h"
+#include "tests/data/files/files.h"
+#include "tests/data/tokenizers/word_tokenizer.h"
+
+namespace tapestry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Ids = std::vector<int32_t>;
+
+// A word for each role, and one behind each message: "u hello ;".
+constexpr const char* kPlain =
+    "{% for m in messages %}{{ m.role[0] ~ ' ' ~ m.content ~ ' ; ' }}{% endfor %}"
+    "{% if add_generation_prompt %}a {% endif %}";
+constexpr const char* kMarked =
+    "{% for m in messages %}{{ m.role[0] ~ ' ' }}{% if m.role == 'assistant' %}{% generation %}"
+    "{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %} {% endfor %}";
+constexpr const char* kTwoAnswers =
+    R"({"messages": [{"role": "user", "content": "xxxx"}, {"role": "assistant", "content": "yy zzz"},)"
+    R"( {"role": "user", "content": "x"}, {"role": "assistant", "content": "wwwww"}], "id": 3})";
+
+class PlacedWords : public WordTokenizer {
+ public:
+  std::vector<PlacedToken> encode_with_places(std::string_view text) const override {
+    std::vector<PlacedToken> tokens;
+    for (size_t at = 0; (at = text.find_first_not_of(' ', at)) != std::string_view::npos;) {
+      const size_t end = std::min(text.find(' ', at), text.size());
+      tokens.push_back({encode(text.substr(at, end - at)).at(0), static_cast<int64_t>(at),
+                        static_cast<int64_t>(end)});
+      at = end;
+    }
+    return tokens;
+  }
+};
+
+class Talks : public testing::Test {
+ protected:
+  CorpusSpec spec(const std::string& bytes, const std::string& source = kPlain,
+                  LossOn loss_on = LossOn::kAnswers) const {
+    CorpusSpec spec;
+    spec.records = {folder_.write("a.jsonl", bytes), &kJsonl};
+    spec.messages_column = "messages";
+    spec.chat = std::make_shared<const ChatFormat>(
+        ChatFormat{ChatTemplate(source, "chat.jinja"), "{}", loss_on});
+    return spec;
+  }
+  // What a batch of the only talk predicts: 0 where it does not.
+  Ids learnt(const CorpusSpec& spec, CorpusOptions options = {}) const {
+    const TalkCorpus corpus = load_talks({spec}, words_, options);
+    BatchOptions rows;
+    rows.shuffle = false;
+    const BlockBatch batch = TalkBatches(corpus, rows).next();
+    Ids targets = batch.targets.to_vector<int32_t>();
+    EXPECT_EQ(batch.tokens, std::ranges::count_if(targets, [](int32_t t) { return t >= 0; }));
+    for (int32_t& target : targets) target = std::max(target, 0);
+    return targets;
+  }
+  std::string error_of(const CorpusSpec& spec) const {
+    try {
+      load_talks({spec}, words_, {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TempFolder folder_;
+  PlacedWords words_;  // a word's id is its length and 4
+};
+
+// Row: end, u xxxx ; a yy zzz ; u x ; a wwwww ;
+TEST_F(Talks, LossIsOnTheAnswers) {
+  EXPECT_EQ(learnt(spec(kTwoAnswers)), (Ids{0, 0, 0, 0, 6, 7, 5, 0, 0, 0, 0, 9, 5}));
+  EXPECT_EQ(learnt(spec(kTwoAnswers, kPlain, LossOn::kLastAnswer)),
+            (Ids{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 5}));
+  EXPECT_EQ(learnt(spec(kTwoAnswers, kPlain, LossOn::kText)),
+            (Ids{5, 8, 5, 5, 6, 7, 5, 5, 5, 5, 5, 9, 5}));
+}
+
+// Row: end, u xxxx a yy zzz u x a wwwww, end: the template itself ends nothing.
+TEST_F(Talks, GenerationBlocksTellTheAnswers) {
+  EXPECT_EQ(learnt(spec(kTwoAnswers, kMarked)), (Ids{0, 0, 0, 6, 7, 0, 0, 0, 9, 3}));
+  EXPECT_EQ(learnt(spec(kTwoAnswers, kMarked, LossOn::kLastAnswer)),
+            (Ids{0, 0, 0, 0, 0, 0, 0, 0, 9, 3}));
+}
+
+TEST_F(Talks, LongOnesAreDroppedOrCutAtTheirBeginning) {
+  CorpusOptions options;
+  options.max_length = 8;
+  EXPECT_THROW(learnt(spec(kTwoAnswers), options), Error);  // nothing is left
+  options.overlong = "truncate";
+  EXPECT_EQ(learnt(spec(kTwoAnswers), options), (Ids{5, 0, 0, 0, 0, 9, 5}));
+  EXPECT_EQ(load_talks({spec(kTwoAnswers)}, words_, options).counts.truncated, 1);
+  options.max_length = 3;  // the last answer has two tokens
+  EXPECT_THROW(learnt(spec(kTwoAnswers), options), Error);
+}
+
+TEST_F(Talks, OddRecordsAreCountedWithTheirLines) {
+  const std::string good = std::string(kTwoAnswers) + "\n";
+  const TalkCorpus corpus = load_talks(
+      {spec(good + "{\"messages\": [{\"from\": \"human\"}]}\n\n{\"messages\": []}\n[1]\n{\"x\n" +
+            R"({"messages": [{"role": "user", "content": "x"}]})" + "\n" + good)},
+      words_, {});
+  EXPECT_EQ(corpus.size(), 2);
+  EXPECT_EQ(corpus.counts.of(Drop::kMalformed), 5);
+  EXPECT_THAT(corpus.counts.summary(),
+              HasSubstr("a.jsonl:2: message 1 of 'messages' has no 'role' but 'from'"));
+  EXPECT_THAT(error_of(spec("{\"messages\": [{\"role\": 1}]}\n")),
+              HasSubstr("a.jsonl:1: message 1 of 'messages' must have a text as its role."));
+  EXPECT_THAT(error_of(spec(good, "{{ raise_exception('no ' ~ messages[0].role) }}")),
+              HasSubstr("a.jsonl:1: chat.jinja:1:19: the template refuses: no user."));
+}
+
+TEST_F(Talks, ATemplateThatHidesAnswersIsOneError) {
+  // The last message is written in another way than those before it.
+  EXPECT_THAT(error_of(spec(kTwoAnswers,
+                            "{% for m in messages %}{{ '<' if loop.last else m.content }} "
+                            "{% endfor %}")),
+              HasSubstr("does not tell which text is the assistant's"));
+}
+
+TEST(ChatFormats, TellWhatEndsAnAnswer) {
+  EXPECT_EQ(answer_end({}), "<|im_end|>");
+  EXPECT_EQ(answer_end({ChatTemplate(kPlain, ""), "{}", LossOn::kText}), ";");
+  EXPECT_EQ(answer_end({ChatTemplate(kMarked, ""), "{}", LossOn::kAnswers}), "");
+}
+
+TEST(ChatFormats, GiveTheOtherFieldsToTheTemplate) {
+  const ChatFormat format{ChatTemplate("{{ bos_token ~ messages | length ~ tools[0] ~ thinking ~ "
+                                       "add_generation_prompt }}",
+                                       ""),
+                          R"({"bos_token": "<s>"})", LossOn::kText};
+  const Json record = Json::parse(
+      R"({"talk": [{"role": "user", "content": "x"}], "tools": ["t"], "chat_template_kwargs": {"thinking": 1}})");
+  EXPECT_EQ(chat_prompt(format, record, "talk"), "<s>1t1True");
+  EXPECT_EQ(talk_of(format, record, "talk").text, "<s>1t1False");
+}
+
+}  // namespace
+}  // namespace tapestry
