@@ -183,7 +183,7 @@ std::vector<std::pair<std::string, std::string>> questions_of(const std::string&
 std::vector<std::string> tiny_names() {
   std::vector<std::string> names = {"regression"};
   for (const auto& [name, config] : kTinyTasks) {
-    if (name != "documents" && name != "tokens" && name != "several")
+    if (name != "documents" && name != "chat" && name != "tokens" && name != "several")
       names.push_back(name);  // younger than the files
   }
   return names;
