@@ -52,6 +52,20 @@ void settle_sizes(ModelOptions& model) {
   }
 }
 
+// A vocabulary that is learnt for a template of ours has a token for each of its marks.
+void add_chat_symbols(Config& config) {
+  const bool own = config.data.chat_template == DataOptions::kOwnTemplate;
+  if (!config.tokenizer.is_trained() || !config.data.chat_template_path.empty()) return;
+  for (const BuiltInTemplate& one : built_in_templates()) {
+    if (!own && config.data.chat_template != one.name) continue;
+    std::vector<std::string>& symbols = config.tokenizer.user_symbols;
+    for (const std::string& symbol : one.symbols) {
+      if (std::ranges::count(symbols, symbol) == 0) symbols.push_back(symbol);
+    }
+    return;  // the first one is the usual one
+  }
+}
+
 }  // namespace
 
 bool has_r_drop(const TaskKind& task) {
@@ -90,6 +104,7 @@ void derive(Config& config) {
   if (examples.has_targets) {
     config.tokenizer.target_normalization = config.tokenizer.normalization_of_target();
   }
+  if (examples.talks) add_chat_symbols(config);
   config.tokenizer.sentinels = task.sentinels;
   config.denoising.max_length = config.data.corpus.max_length;
   config.denoising.noise_density = config.denoising.density();

@@ -13,6 +13,7 @@
 #include "core/dtype.h"
 #include "core/precision.h"
 #include "data/batches/batching.h"
+#include "data/chat/chat_format.h"
 #include "data/corpora/corpus.h"
 #include "data/examples/denoising.h"
 #include "data/examples/image_batching.h"
@@ -39,6 +40,10 @@ struct DataOptions {
   int64_t block_size = 256;           ///< tokens of a block
   bool cache = true;                  ///< token ids are kept ...
   std::string cache_dir;              ///< ... in this folder, absolute; empty: in output_dir
+  static constexpr const char* kOwnTemplate = "auto";
+  std::string chat_template = kOwnTemplate;  ///< of talks: the model's own, or one built in
+  std::string chat_template_path;            ///< a file instead
+  LossOn loss_on = LossOn::kAnswers;         ///< of talks
   std::vector<std::string> labels;  ///< classification: the classes; empty: those found in the data
   ImageFormat image;                ///< format of images; unset members are taken from the data
   AugmentOptions augment;           ///< of the images of `train`

@@ -23,6 +23,13 @@ constinit const ExampleKind kPromptExamples{
                   TextRows) { return !corpus.prompt.empty() || !corpus.answer.empty(); },
     .shortest = 3,
     .prompted = true};
+// A row has eos, a token of the user and one of the assistant.
+constinit const ExampleKind kTalkExamples{
+    .name = "talks",
+    .condition = "with messages",
+    .matches = [](const CorpusSpec& corpus, TextRows) { return !corpus.messages_column.empty(); },
+    .shortest = 3,
+    .talks = true};
 // A row has bos, a token and eos.
 constinit const ExampleKind kLabelledExamples{
     .name = "texts with a class each", .shortest = 3, .has_classes = true};

@@ -20,12 +20,14 @@ std::vector<Probe> probes() {
     all.push_back(
         {concat("data.train.", format->name), concat("data.train={", format->name, ": x}")});
   }
-  all.insert(all.end(), {{"data.train.ding", "data.train={ding: x}"},
-                         {"data.train.prompt", "data.train={jsonl: x, prompt: \"{a}\"}"},
-                         {"tokenizer.path", "tokenizer.path=x"},
-                         {"model.kv_latent_size", "model.kv_latent_size=2"},
-                         {"training.lora.rank", "training.lora.rank=2"},
-                         {"training.teacher", "training.teacher=x"}});
+  all.insert(all.end(),
+             {{"data.train.ding", "data.train={ding: x}"},
+              {"data.train.prompt", "data.train={jsonl: x, prompt: \"{a}\"}"},
+              {"data.train.messages_column", "data.train={jsonl: x, messages_column: messages}"},
+              {"tokenizer.path", "tokenizer.path=x"},
+              {"model.kv_latent_size", "model.kv_latent_size=2"},
+              {"training.lora.rank", "training.lora.rank=2"},
+              {"training.teacher", "training.teacher=x"}});
   return all;
 }
 constexpr const char* kEmptyCorpus = "data.train={}";  // with the keys that it would need

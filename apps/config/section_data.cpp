@@ -193,6 +193,16 @@ void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
   const auto given = [&](const char* key, const std::string& value) {
     return s.given(key) || !value.empty();
   };
+  if (given("messages_column", corpus.messages_column)) {
+    for (const char* key : {"prompt", "answer"}) s.know(key);
+    bind_records(s, corpus, chosen_format(s, corpus, kJsonl), CorpusSpec::Kind::kTalks, {});
+    s.require("messages_column", corpus.messages_column,
+              "Field with the messages of a talk, each with role and content: the loss is on what "
+              "the assistant says (data.loss_on). The other fields, such as tools, are variables "
+              "of the chat template.");
+    return bind_split(s, corpus);
+  }
+  s.know("messages_column");
   if (!given("prompt", corpus.prompt) && !given("answer", corpus.answer)) {
     for (const char* key : {"prompt", "answer"}) s.know(key);
     return bind_text(s, corpus);
@@ -378,6 +388,7 @@ void bind_data(ConfigSection& s, Config& config) {
       "A context that is too long for max_length is read in windows; each begins so many tokens "
       "behind the one before.",
       between(1, double(BlockOptions::kLongest)));
+  bind_talks(s, config, kind.talks, condition);
   s.read_if(kind.has_classes, concat("with task: ", config.task->name), "labels", data.labels,
             "The classes, in the order of the model's outputs; empty: those found in the data.");
 }

@@ -46,6 +46,8 @@ void bind_tagged(ConfigSection& s, CorpusSpec& corpus);
 void bind_points(ConfigSection& s, CorpusSpec& corpus);
 /// The key `range` of a part of a file.
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies);
+/// The keys of talks in the section data, which apply or do not, `why`.
+void bind_talks(ConfigSection& s, Config& config, bool applies, const std::string& why);
 /// The keys of images in the sections data.train, data and model.
 void bind_image_corpus(ConfigSection& s, CorpusSpec& corpus);
 void bind_image_data(ConfigSection& s, Config& config);

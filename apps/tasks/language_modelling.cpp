@@ -10,6 +10,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/config/sections.h"
+#include "apps/tasks/chat.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/models.h"
 #include "apps/tasks/prompt_answering.h"
@@ -345,6 +346,7 @@ extern const Task kClm(
       make_supervised<TextKind<BlockBatches>>,
       evaluate_text<BlockBatches>},
      {&kPromptExamples, {&kCausalModel}, make_prompt_task, evaluate_prompts, {"exact_match"}},
+     {&kTalkExamples, {&kCausalModel}, make_chat_task, evaluate_chat},
      {&kDocumentExamples,
       {&kCausalModel},
       make_supervised<TextKind<DocumentBatches>>,

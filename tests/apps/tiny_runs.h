@@ -28,7 +28,8 @@ namespace tapestry {
 
 /// The sections of each experiment that differ. Those of texts read the same made-up sentences: as
 /// pairs (train.src, train.tgt, the words backwards), as text (train.src), and with a class each,
-/// told by the first word (train.tsv, and as records train.jsonl), and with a question each, what
+/// told by the first word (train.tsv, and as records train.jsonl), and as talks about both
+/// (train.talks.jsonl), and with a question each, what
 /// comes after a word (train.json), and with a tag each word (train.conll), the names among its
 /// words (train.several) and half of their number (train.rated); "valid" likewise. Those of images
 /// read IDX files of pictures whose class is the corner with a bright square.
@@ -67,6 +68,18 @@ model:
   num_hidden_layers: 1
   position_embedding: learned
   max_position_embeddings: 32
+)"},
+    {"chat", R"(task: clm
+data:
+  train: {jsonl: train.talks.jsonl, messages_column: messages}
+  valid: {jsonl: valid.talks.jsonl, messages_column: messages}
+  max_length: 40
+tokenizer: {vocab_size: 44}
+generation: {do_sample: false}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 64
 )"},
     {"mlm", R"(task: mlm
 data:
@@ -295,6 +308,7 @@ class TinyRunFolder {
     write_points("valid", 15, 2);
     write("regression.yaml", kTinyRegression);
     write("rating.yaml", tiny_rating());
+    write("chat.jinja", "{% for m in messages %}{{ m.role ~ m.content }}{% endfor %}");
   }
   ~TinyRunFolder() { std::filesystem::remove_all(folder_); }
   TinyRunFolder(const TinyRunFolder&) = delete;
@@ -415,7 +429,7 @@ class TinyRunFolder {
   void write_corpus(const std::string& name, int sentences, uint64_t seed) const {
     static const char* const kWords[] = {"ba", "ce", "di", "fo", "gu",
                                          "ha", "je", "ki", "lo", "mu"};
-    std::string source, target, labelled, records, tagged, several, rated;
+    std::string source, target, labelled, records, tagged, several, rated, talks;
     nlohmann::json paragraphs = nlohmann::json::array();
     for (int i = 0; i < sentences; ++i) {
       const PhiloxKey key{seed, static_cast<uint32_t>(i), 0};
@@ -452,6 +466,10 @@ class TinyRunFolder {
                              {{{"id", std::to_string(i)},
                                {"question", "after " + forwards.substr(0, space)},
                                {"answers", {{{"text", second}, {"answer_start", space + 1}}}}}}}});
+      talks += concat(R"({"messages": [{"role": "user", "content": ")", forwards,
+                      R"("}, {"role": "assistant", "content": ")", second,
+                      R"("}, {"role": "user", "content": "when"}, )",
+                      R"({"role": "assistant", "content": ")", when, "\"}]}\n");
       records += concat("{\"text\": \"", forwards, "\", \"when\": \"", when,
                         "\", \"words\": ", words, "}\n");
     }
@@ -459,6 +477,7 @@ class TinyRunFolder {
     write(name + ".tgt", target);
     write(name + ".tsv", labelled);
     write(name + ".jsonl", records);
+    write(name + ".talks.jsonl", talks);
     write(name + ".several", several);
     write(name + ".rated", rated);
     write(name + ".conll", "-DOCSTART- _ O\n\n" + tagged);

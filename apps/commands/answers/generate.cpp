@@ -1,9 +1,11 @@
 // tapestry generate: what follows one prompt, or each line of the input.
 #include <unistd.h>
 
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "apps/commands/answers/chat.h"
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
@@ -27,31 +29,38 @@ struct GenerateArguments : FilterArguments {
   int64_t samples = 1;                     ///< continuations of each prompt
   std::vector<std::string> stop = {};      ///< text that ends a continuation, and is left out
   std::string detail = {};                 ///< "" or "jsonl"
-  bool jsonl = false;  ///< lines of the input are JSON objects for the prompt of the training
+  bool jsonl = false;       ///< lines are JSON objects: for the prompt of the training, or talks
+  bool chat = false;        ///< lines are what a user says, one after the other
+  std::string system = {};  ///< the first message of a chat
 };
 
 // A continuation that a line asks for, or a blank line.
 struct Request {
   Prompt prompt;
-  bool ends_line = true;  ///< no further sample follows
+  std::string record = {};  ///< of a talk that gets an answer
+  bool ends_line = true;    ///< no further sample follows
   bool done = false;
   std::vector<Hypothesis> results = {};
 };
 
 class Continuer {
  public:
-  Continuer(const TextModels& models, const GenerateArguments& arguments, AttentionBook& book,
-            LineFilter& filter)
+  Continuer(const TextModels& models, const GenerateArguments& arguments, const ChatAnswers* chat,
+            AttentionBook& book, LineFilter& filter)
       : models_(models),
         arguments_(arguments),
+        chat_(chat),
         book_(book),
         filter_(filter),
         out_(filter.out()),
         options_(arguments.search.over(models.first().config.generation)),
-        generator_(models, options_, arguments.stop),
+        generator_(models, options_, with_end(arguments.stop, chat),
+                   chat != nullptr ? chat->ends : std::vector<int32_t>()),
         streams_(arguments.prompt && arguments.samples == 1 && options_.num_beams == 1 &&
                  options_.n_best == 1 && arguments.detail.empty() && arguments.output == "-" &&
                  isatty(STDOUT_FILENO) != 0) {}
+
+  const TextGenerator& generator() const { return generator_; }
 
   // Of line `line`, from 0, or of the command line, whose prompt may be empty.
   Request request(const std::string& text, int64_t line) const {
@@ -104,6 +113,10 @@ class Continuer {
   }
 
  private:
+  static std::vector<std::string> with_end(std::vector<std::string> stop, const ChatAnswers* chat) {
+    if (chat != nullptr && !chat->end.empty()) stop.push_back(chat->end);
+    return stop;
+  }
   const Tokenizer& tokenizer() const { return models_.tokenizer(); }
   std::string text_of(const Request& request, const Hypothesis& result) const {
     return generator_.text_of(request.prompt, result);
@@ -133,6 +146,8 @@ class Continuer {
                         {"score", result.score},
                         {"finished", result.has_eos}});
         list.back().update(token_details(result, tokenizer()));
+      } else if (!request.record.empty()) {
+        out_ << chat_->answered(request.record, text) << '\n';
       } else if (streams_) {
         out_ << text.substr(std::min(shown, text.size())) << '\n';
       } else {
@@ -152,6 +167,7 @@ class Continuer {
 
   const TextModels& models_;
   const GenerateArguments& arguments_;
+  const ChatAnswers* chat_;  // null: lines are no talks
   AttentionBook& book_;
   LineFilter& filter_;
   std::ostream& out_;
@@ -160,27 +176,38 @@ class Continuer {
   bool streams_;
 };
 
-int run_generate(const GenerateArguments& arguments) {
-  arguments.search.validate();
-  LineFilter filter("generate", arguments);
-  set_num_threads(arguments.compute.threads);
-  const TextModels models(arguments.models, arguments.compute.device, "generate", kContinuesText);
-  if (models.reads_prefixes() && !arguments.attention.empty()) {
-    fail(ErrorKind::kConfig, "[generate] --attention does not know models with prefix_lm.");
+// The texts of lines as prompts.
+class PromptsOfLines {
+ public:
+  PromptsOfLines(const GenerateArguments& arguments, const TextModels& models,
+                 const ChatAnswers* chat, LineFilter& filter)
+      : arguments_(arguments), chat_(chat), filter_(filter) {
+    if (!arguments.jsonl || chat != nullptr) return;
+    template_ = prompt_template(models.first().config, "generate --jsonl");
   }
-  AttentionBook book(arguments.attention);
-  const Continuer continuer(models, arguments, book, filter);
-  const Template prompt =
-      arguments.jsonl ? prompt_template(models.first().config, "generate --jsonl") : Template();
+
   // The prompt of a line, by its number from 0; "" for a blank one.
-  const auto prompt_of = [&](const std::string& line, int64_t number) {
-    if (!arguments.prompt && is_blank(line)) return std::string();
-    if (!arguments.jsonl) return line;
+  std::string operator()(const std::string& line, int64_t number) const {
+    if (!arguments_.prompt && is_blank(line)) return "";
+    if (!arguments_.jsonl) return line;
     std::string filled;
-    filter.takes_record(
-        number, [&] { filled = prompt.fill(parse_json_record(line, place_of_line(number + 1))); });
+    filter_.takes_record(number, [&] {
+      const std::string place = place_of_line(number + 1);
+      filled = chat_ != nullptr ? chat_->prompt(line, place)
+                                : template_.fill(parse_json_record(line, place));
+    });
     return filled;
-  };
+  }
+
+ private:
+  const GenerateArguments& arguments_;
+  const ChatAnswers* chat_;
+  LineFilter& filter_;
+  Template template_;
+};
+
+void answer_lines(const GenerateArguments& arguments, const Continuer& continuer,
+                  const PromptsOfLines& prompt_of, bool talks, LineFilter& filter) {
   // As many requests as a window has lines.
   const int64_t window = window_of(arguments.batch_size);
   std::vector<Request> requests;
@@ -190,7 +217,8 @@ int run_generate(const GenerateArguments& arguments) {
     if (!now.empty()) continuer.answer(now);
   };
   const auto add = [&](const std::string& text, int64_t line) {
-    const Request of_line = continuer.request(prompt_of(text, line), line);
+    Request of_line = continuer.request(prompt_of(text, line), line);
+    if (talks && !of_line.prompt.blank) of_line.record = text;
     for (int64_t s = 0; s < arguments.samples; ++s) {
       Request& request = requests.emplace_back(of_line);
       request.prompt.number = line * arguments.samples + s;
@@ -214,6 +242,32 @@ int run_generate(const GenerateArguments& arguments) {
   } else {
     filter.run(window, answer);
   }
+}
+
+int run_generate(const GenerateArguments& arguments) {
+  arguments.search.validate();
+  LineFilter filter("generate", arguments);
+  set_num_threads(arguments.compute.threads);
+  const TextModels models(arguments.models, arguments.compute.device, "generate", kContinuesText);
+  if (models.reads_prefixes() && !arguments.attention.empty()) {
+    fail(ErrorKind::kConfig, "[generate] --attention does not know models with prefix_lm.");
+  }
+  std::optional<ChatAnswers> chat_way;
+  const bool prompted = examples_of(models.first().config).prompted;
+  if (arguments.chat || (arguments.jsonl && !prompted && has_chat(models))) {
+    chat_way = chat_answers(models);
+  }
+  const ChatAnswers* const way = chat_way ? &*chat_way : nullptr;
+  AttentionBook book(arguments.attention);
+  const Continuer continuer(models, arguments, way, book, filter);
+  if (arguments.chat) {
+    const bool asks = isatty(STDIN_FILENO) != 0;
+    chat(continuer.generator(), *way, arguments.system, std::cin, filter.out(),
+         asks ? &std::cerr : nullptr);
+  } else {
+    const PromptsOfLines prompt_of(arguments, models, way, filter);
+    answer_lines(arguments, continuer, prompt_of, way != nullptr, filter);
+  }
   book.write();
   filter.finish();
   return 0;
@@ -223,9 +277,16 @@ void add_generate(CLI::App& app, GenerateArguments& arguments) {
   add_models(app, arguments);
   auto* prompt =
       app.add_option("--prompt", arguments.prompt, "text to continue, instead of standard input");
-  app.add_flag("--jsonl", arguments.jsonl,
-               "lines are JSON objects: answers the prompt that the training made of such records")
-      ->excludes(prompt);
+  auto* jsonl = app.add_flag("--jsonl", arguments.jsonl,
+                             "lines are JSON objects: answers the prompt that the training made of "
+                             "such records, or adds an answer to their messages")
+                    ->excludes(prompt);
+  auto* chat = app.add_flag("--chat", arguments.chat,
+                            "talks with a model that has a chat template: each line is what the "
+                            "user says next, /reset begins a new talk")
+                   ->excludes(prompt)
+                   ->excludes(jsonl);
+  app.add_option("--system", arguments.system, "the first message of the talk")->needs(chat);
   app.add_option("--samples", arguments.samples, "continuations of each prompt")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -133,14 +133,4 @@ std::optional<GgufVocabulary> gguf_vocabulary(const ModelFiles& model) {
   return found ? found : of_sentencepiece(model);
 }
 
-std::string chat_template_of(const TokenizerPair& tokenizers) {
-  const auto file = tokenizers.came_with.find("chat_template.jinja");
-  if (file != tokenizers.came_with.end()) return file->second;
-  const auto config = tokenizers.came_with.find("tokenizer_config.json");
-  if (config == tokenizers.came_with.end()) return "";
-  const Json json = Json::parse(config->second, nullptr, /*allow_exceptions=*/false);
-  const Json text = json.is_object() ? json.value("chat_template", Json()) : Json();
-  return text.is_string() ? text.get<std::string>() : "";
-}
-
 }  // namespace tapestry::interop

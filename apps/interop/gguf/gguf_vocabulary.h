@@ -52,7 +52,5 @@ struct GgufVocabulary {
 
 /// The model's vocabulary as programs around llama.cpp read it; unset if they do not know its kind.
 std::optional<GgufVocabulary> gguf_vocabulary(const ModelFiles& model);
-/// The chat template that the model came with; "" without one.
-std::string chat_template_of(const TokenizerPair& tokenizers);
 
 }  // namespace tapestry::interop

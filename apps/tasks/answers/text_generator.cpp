@@ -50,11 +50,12 @@ std::string continuation(const Tokenizer& tokenizer, const std::vector<int32_t>&
 }  // namespace
 
 TextGenerator::TextGenerator(const TextModels& models, SearchOptions options,
-                             std::vector<std::string> stop)
+                             std::vector<std::string> stop, std::vector<int32_t> ends)
     : models_(models),
       options_(std::move(options)),
       n_best_(options_.n_best),
-      stop_(std::move(stop)) {
+      stop_(std::move(stop)),
+      ends_(std::move(ends)) {
   for (const std::string& word : stop_) {
     if (word.empty()) fail(ErrorKind::kConfig, "[generate] --stop must not be empty.");
   }
@@ -70,7 +71,8 @@ Prompt TextGenerator::prompt(const std::string& text, const std::string& place,
   if (!may_be_empty && is_empty_text(text, ids)) return {.text = text, .blank = true};
   if (begins_with_eos(config())) {
     // As in training, where every example of prompts begins like a document.
-    const bool document = ids.empty() || examples_of(config()).prompted;
+    const ExampleKind& kind = examples_of(config());
+    const bool document = ids.empty() || kind.prompted || kind.talks;
     prompt.ids = document ? special.beginning_of(ids) : special.prompt_of(ids);
   }
   prompt.frame = std::ssize(prompt.ids);
@@ -97,6 +99,10 @@ void TextGenerator::run(const std::vector<const Prompt*>& prompts, int64_t seque
   task.banned = tokenizer().special().banned();
   if (!begins_with_eos(config())) task.banned.push_back(task.eos_id);
   if (const auto mask = tokenizer().mask_id()) task.banned.push_back(*mask);
+  for (const int32_t end : ends_) {
+    if (!tokenizer().special().is_end(end)) task.more_ends.push_back(end);
+    std::erase(task.banned, end);
+  }
   task.force_eos = false;
   task.log_probabilities = task.token_log_probabilities = hooks.token_log_probabilities;
   for (const Prompt* prompt : prompts) {

@@ -23,9 +23,11 @@ struct Prompt {
 
 class TextGenerator {
  public:
-  /// `stop`: texts that end a continuation, and are left out; none is empty. Throws Error(kConfig)
-  /// for options that are out of range.
-  TextGenerator(const TextModels& models, SearchOptions options, std::vector<std::string> stop);
+  /// `stop`: texts that end a continuation, and are left out; none is empty. `ends`: tokens that do
+  /// so, too, besides those of the vocabulary. Throws Error(kConfig) for options that are out of
+  /// range.
+  TextGenerator(const TextModels& models, SearchOptions options, std::vector<std::string> stop,
+                std::vector<int32_t> ends = {});
 
   /// Takes the prompt of a place ("line 7"), which a warning names if the prompt is cut to what the
   /// models can read. Throws Error(kData) where it is empty and the models know no beginning.
@@ -57,6 +59,7 @@ class TextGenerator {
   SearchOptions options_;
   int64_t n_best_;
   std::vector<std::string> stop_;
+  std::vector<int32_t> ends_;
 };
 
 }  // namespace tapestry

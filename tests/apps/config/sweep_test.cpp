@@ -50,6 +50,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
       "model.layer_types=[window, full]"}},
     {"clm", {"training.lora={rank: 2, modules_to_save: [\"*norm*\"]}"}},
     {"prompts", {}},
+    {"chat", {}},
     {"clm", {"model.norm=batchnorm"}},
     {"mlm", {}},
     {"mlm", {"data.train.documents=file"}},

@@ -14,6 +14,7 @@ inline const std::map<std::string, std::string> kCorpora = {
     {"translation", "{source: data/a.en, target: data/a.de}"},
     {"clm", "{text: data/c.txt}"},
     {"prompts", R"({jsonl: data/d.jsonl, prompt: "Q: {q}\nA:", answer: " {a}"})"},
+    {"chat", "{jsonl: data/d.jsonl, messages_column: messages}"},
     {"mlm", "{text: data/c.txt}"},
     {"denoising", "{text: data/c.txt}"},
     {"classification", "{tsv: data/b.tsv}"},
@@ -27,9 +28,9 @@ class TaskConfigTest : public ConfigTest {
  protected:
   static std::string text_of(const std::string& task) {
     return concat("task: ",
-                  task == "images"    ? "classification"
-                  : task == "prompts" ? "clm"
-                                      : task,
+                  task == "images"                      ? "classification"
+                  : task == "prompts" || task == "chat" ? "clm"
+                                                        : task,
                   "\noutput_dir: run\ndata: {train: ", kCorpora.at(task),
                   "}\ntraining: {max_steps: 10}\n");
   }

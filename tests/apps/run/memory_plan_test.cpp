@@ -53,6 +53,7 @@ TEST_F(MemoryPlanTest, KnowsTheActivationsToTheByte) {
       {"clm", {}},
       {"clm", {"model.position_embedding=rope", "model.kv_latent_size=8"}},
       {"prompts", {}},
+      {"chat", {}},
       {"mlm", {}},
       {"infilling", {}},
       {"classification", {}},
