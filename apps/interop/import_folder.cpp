@@ -231,6 +231,8 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
              model.config.model_type == ModelType::kDecoder) {
     model.config.data.train[0].documents = "file";  // as in our export
   }
+  // Of a folder that our export wrote, too.
+  imported.tokenizers.came_with.merge(texts_of(folder, {"chat_template.jinja"}));
   imported.tokenizers.came_with.merge(cards_in(folder));
   return imported;
 }

@@ -5,6 +5,7 @@
 
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
+#include "apps/tasks/training_loss.h"
 #include "data/batches/batch_rows.h"
 #include "data/examples/talks.h"
 #include "data/files/files.h"
@@ -74,18 +75,17 @@ std::vector<CorpusSpec> with_format(std::vector<CorpusSpec> corpora, const ChatF
 }
 
 // Targets stay on the host: the loss validates them without waiting for the GPU.
-CrossEntropy loss_of(const TextModel& model, const BlockBatch& batch,
-                     const CrossEntropyOptions& options) {
-  const Device device = model.device();
-  return model.model.loss({batch.ids.to(device), batch.targets,
-                           batch.lengths.defined() ? batch.lengths.to(device) : Tensor()},
-                          options);
+LanguageModel::Batch on_device(const BlockBatch& batch, Device device) {
+  return {batch.ids.to(device), batch.targets,
+          batch.lengths.defined() ? batch.lengths.to(device) : Tensor()};
 }
 
 LossSums loss_over(const TextModel& model, const TalkCorpus& corpus,
                    const CrossEntropyOptions& options, const RankGroup& group = {}) {
   return loss_over_epoch(TalkBatches(corpus, unshuffled(model.config.batch)), group,
-                         [&](const BlockBatch& batch) { return loss_of(model, batch, options); });
+                         [&](const BlockBatch& batch) {
+                           return model.model.loss(on_device(batch, model.device()), options);
+                         });
 }
 
 TalkCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora,
@@ -99,6 +99,7 @@ struct ChatKind {
   ChatKind(const Config& config, TokenizerPair given, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     settle_template(config, tokenizers);
+    teacher = read_teacher(config, tokenizers, report);
     ChatFormat format = chat_format_of(tokenizers, "data.chat_template");
     format.loss_on = config.data.loss_on;
     train = load_talks(with_format(config.data.train, format), *tokenizers.source,
@@ -119,7 +120,7 @@ struct ChatKind {
             .targets = static_cast<double>(batch.tokens)};
   }
   CrossEntropy loss(const BlockBatch& batch, const CrossEntropyOptions& options) const {
-    return loss_of(*model, batch, options);
+    return training_loss(model->model, on_device(batch, model->device()), options, teacher.get());
   }
   std::vector<std::string> texts(const BlockBatch& batch) const {
     return row_texts(batch.rows, batch.indices, [&](int64_t row) {
@@ -136,6 +137,7 @@ struct ChatKind {
   int64_t choices() const { return model->tokenizers.source->vocab_size(); }
 
   std::unique_ptr<TextModel> model;
+  std::unique_ptr<Teacher> teacher;  ///< of training.teacher
   TalkCorpus train;
   OfHeldOut<TalkCorpus> held_out;
 };

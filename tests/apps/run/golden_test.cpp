@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <regex>
+#include <set>
 
 #include "core/build_info.h"
 #include "core/cpu/blas.h"

@@ -110,6 +110,11 @@ TEST_F(ChatTest, TheTemplateGoesHome) {
   std::filesystem::remove(folder_->path("own.jinja"));
   folder_->output("export --model own --output home");
   EXPECT_EQ(read_file(folder_->path("home/chat_template.jinja")), source);
+  folder_->output("import home --output back");
+  const std::string ask = " --jsonl --beam-size 1 --no-do-sample --max-new-tokens 8";
+  const std::string talk = line_of({{"user", "ba ce di"}});
+  EXPECT_EQ(folder_->output("generate --model back" + ask, talk),
+            folder_->output("generate --model own" + ask, talk));
 }
 
 }  // namespace
