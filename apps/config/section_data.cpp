@@ -200,6 +200,10 @@ void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
               "Field with the messages of a talk, each with role and content: the loss is on what "
               "the assistant says (data.loss_on). The other fields, such as tools, are variables "
               "of the chat template.");
+    if (corpus.messages_column.empty()) {
+      s.complain("messages_column", '\'', s.full_name("messages_column"),
+                 "' must name a field, got nothing.");
+    }
     return bind_split(s, corpus);
   }
   s.know("messages_column");

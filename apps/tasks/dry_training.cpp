@@ -5,6 +5,7 @@
 
 #include "apps/tasks/training_loss.h"
 #include "core/shapes_only.h"
+#include "nn/models/r_drop.h"
 
 namespace tapestry {
 namespace {

@@ -10,6 +10,7 @@
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "apps/tasks/training_loss.h"
+#include "nn/models/r_drop.h"
 
 namespace tapestry {
 

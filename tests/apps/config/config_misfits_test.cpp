@@ -163,9 +163,7 @@ const Misfit kMisfits[] = {
      "unknown key 'split' in 'data.train'; known: tsv, csv, jsonl, images, labels, range, limit, "
      "weight."},
     {"ImagesWithoutAny", "classification", "data.image.height=28",
-     "unknown key 'image' in 'data'; known: train, valid, test, rows, block_size, cache, "
-     "cache_dir, "
-     "sampling_temperature, max_length, overlong, doc_stride, labels."},
+     "unknown key 'image' in 'data'."},
     {"MetricOfTranslation", "clm", "training.metric_for_best_model=bleu",
      "'training.metric_for_best_model' must be one of nll, loss, ppl, accuracy, got 'bleu'."},
     {"RougeThatIsNotMeasured", "translation", "training.metric_for_best_model=rouge_l",
@@ -236,8 +234,8 @@ const Misfit kMisfits[] = {
     {"MisspeltInitFrom", "clm", "init_form=runs/x",
      "unknown key 'init_form'; did you mean 'init_from'?"},
     {"KeyOfTranslations", "clm", "data.train.source=/dev/null",
-     "unknown key 'source' in 'data.train'; known: prompt, answer, tsv, csv, jsonl, text, "
-     "documents, range, split, limit, weight."},
+     "unknown key 'source' in 'data.train'; known: messages_column, prompt, answer, tsv, csv, "
+     "jsonl, text, documents, range, split, limit, weight."},
     {"Temperature", "clm", "generation.temperature=0",
      "'generation.temperature' must be positive, got 0."},
     {"InitFromIsAPath", "clm", "init_from=[a]",

@@ -51,14 +51,15 @@ TEST(KeyReference, TellsWhatABinderTells) {
   EXPECT_EQ(entry("seed").tasks, "all");
   EXPECT_EQ(entry("threads").bounds, "in [0, 1024]");
   EXPECT_EQ(entry("data.block_size").tasks,
-            "clm without data.train.prompt; mlm; with rows: blocks");
+            "clm without data.train.prompt and without data.train.messages_column; mlm; with rows: "
+            "blocks");
   EXPECT_EQ(entry("data.train.prompt").tasks, "clm");
   EXPECT_EQ(entry("data.train.answer").tasks, "clm with prompt");
   EXPECT_EQ(entry("data.train.answer").preset, "required");
   EXPECT_EQ(entry("data.block_size").preset, "256");
-  EXPECT_EQ(entry("data.train.direction").tasks, "translation with ding");
+  EXPECT_EQ(entry("data.train.direction").tasks, "translation, embedding with ding");
   EXPECT_EQ(entry("data.train.source").tasks,
-            "translation without tsv, without csv, without jsonl and without ding");
+            "translation, embedding without tsv, without csv, without jsonl and without ding");
   EXPECT_EQ(entry("data.augment.flip").tasks, "classification of images");
   EXPECT_EQ(entry("model.rope_theta").tasks, "all but regression; with position_embedding: rope");
   EXPECT_THAT(entry("model.rope_head_size").tasks, HasSubstr("with kv_latent_size"));

@@ -36,6 +36,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"translation", {"data.train={ding: train.ding}"}},
     {"translation",
      {"model={type: rnn_attention, hidden_size: 16, encoder_layers: 1, decoder_layers: 1}"}},
+    {"vectors", {}},
     {"clm", {}},
     {"clm", {"model.position_embedding=rope", "model.kv_latent_size=8"}},
     {"clm", {"model.position_embedding=rope", "model.rope_scaling={type: llama3}"}},
@@ -189,13 +190,13 @@ TEST_F(SweepTest, SeesEveryKeyOfTheReference) {
   for (const auto& keys : keys_) {
     for (const auto& [key, value] : keys) seen.insert(without_index(key));
   }
-  // Lists that are empty have no entry to sweep: their own tests are in config_tasks_test.cpp.
-  const std::set<std::string> empty_lists = {"training.freeze",
-                                             "training.optimizer.decay_exclude",
-                                             "training.optimizer.adamw_parameters",
-                                             "tokenizer.user_symbols",
-                                             "training.report_to",
-                                             "evaluation.extra_metrics"};
+  // Lists that are empty have no entry to sweep, and a file must be there: their own tests are in
+  // config_tasks_test.cpp and chat_test.cpp.
+  const std::set<std::string> empty_lists = {
+      "data.chat_template_path",          "training.freeze",
+      "training.optimizer.decay_exclude", "training.optimizer.adamw_parameters",
+      "tokenizer.user_symbols",           "training.report_to",
+      "evaluation.extra_metrics"};
   for (const KeyEntry& entry : key_entries()) {
     if (entry.is_section() || empty_lists.contains(entry.name)) continue;
     EXPECT_TRUE(seen.contains(entry.name)) << entry.name << ": no variant has it";

@@ -187,7 +187,6 @@ std::vector<std::string> tiny_names() {
     static const std::set<std::string> kYounger = {"documents", "chat", "tokens", "several",
                                                    "vectors"};  // than the files
     if (!kYounger.contains(name)) names.push_back(name);
-    names.push_back(name);  // younger than the files
   }
   return names;
 }

@@ -9,7 +9,7 @@
 namespace tapestry {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using testing::HasSubstr;
 
 class ChatTest : public testing::Test {
@@ -31,10 +31,10 @@ TinyRunFolder* ChatTest::folder_ = nullptr;
 int ChatTest::trained_ = -1;
 
 std::string line_of(const std::vector<std::pair<std::string, std::string>>& messages) {
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   for (const auto& [role, content] : messages)
     list.push_back({{"role", role}, {"content", content}});
-  return Json{{"id", 7}, {"messages", list}}.dump();
+  return OrderedJson{{"id", 7}, {"messages", list}}.dump();
 }
 
 TEST_F(ChatTest, AddsAnAnswerToTheMessages) {
@@ -48,7 +48,7 @@ TEST_F(ChatTest, AddsAnAnswerToTheMessages) {
   EXPECT_EQ(lines[2], "");
   EXPECT_THAT(outcome.err,
               HasSubstr("line 3: message 1 of 'messages' must have a text as its role"));
-  const Json answered = Json::parse(lines[0]);
+  const OrderedJson answered = OrderedJson::parse(lines[0]);
   EXPECT_EQ(answered["id"], 7);
   ASSERT_EQ(answered["messages"].size(), 2u);
   EXPECT_EQ(answered["messages"][1]["role"], "assistant");
@@ -68,7 +68,7 @@ TEST_F(ChatTest, KeepsTheHistoryOfATalk) {
   const auto last = [&](const std::string& line) {
     const std::string out =
         folder_->output("generate --model run --jsonl --max-new-tokens 12", line);
-    return Json::parse(out)["messages"].back()["content"].get<std::string>();
+    return OrderedJson::parse(out)["messages"].back()["content"].get<std::string>();
   };
   EXPECT_EQ(answers[0], last(line_of({{"user", "ba ce di"}})));
   EXPECT_EQ(answers[1],

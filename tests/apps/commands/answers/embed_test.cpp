@@ -98,7 +98,7 @@ TEST_F(EmbedTest, TheValidationCountsWhatTheVectorsSay) {
 TEST_F(EmbedTest, OtherModelsAndKeysAreRefused) {
   ASSERT_EQ(folder_->train("clm", "clm", {"training.max_steps=1"}), 0) << folder_->messages();
   const auto failed = folder_->run("embed --model clm", "ba\n");
-  EXPECT_EQ(failed.code, 2);
+  EXPECT_EQ(failed.code, 3);
   EXPECT_THAT(failed.err, HasSubstr("[embed] expected a model of task embedding"));
   folder_->forget_messages();
   EXPECT_EQ(folder_->train("vectors", "other", {"training.label_smoothing=0.1"}), 2);
