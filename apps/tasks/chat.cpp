@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/tasks/prompt_answering.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "apps/tasks/training_loss.h"
@@ -95,6 +96,26 @@ TalkCorpus load_for_validation(const TextModel& model, const std::vector<CorpusS
   return load_talks(with_format(corpora, format), *model.tokenizers.source, whole, context);
 }
 
+// The last answer of talks, as the model would give it.
+std::vector<Sample> samples_of(const TextModel& model, const TalkCorpus& corpus, int64_t wanted) {
+  const Tokenizer& tokenizer = *model.tokenizers.source;
+  std::vector<Sample> samples;
+  std::vector<GreedyPrompt> prompts;
+  for (const int64_t i : shown_examples(wanted, corpus.size())) {
+    const auto tokens = corpus.tokens[i], answers = corpus.answers[i];
+    const auto begin = tokens.end() - answers[answers.size() - 2];
+    const auto end = tokens.end() - answers[answers.size() - 1];
+    std::vector<int32_t> ids = corpus.special.beginning_of(tokens);
+    ids.insert(ids.end(), tokens.begin(), begin);
+    samples.push_back({.given = {{"prompt", tokenizer.decode({tokens.begin(), begin})},
+                                 {"reference", tokenizer.decode({begin, end})}}});
+    prompts.push_back({std::move(ids), end - begin});
+  }
+  const std::vector<std::string> outputs = greedy_answers(model, corpus.special, prompts);
+  for (size_t i = 0; i < samples.size(); ++i) samples[i].output = outputs[i];
+  return samples;
+}
+
 struct ChatKind {
   ChatKind(const Config& config, TokenizerPair given, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
@@ -131,7 +152,8 @@ struct ChatKind {
   }
   std::map<std::string, double> measure(const TalkCorpus& corpus,
                                         const CrossEntropyOptions& options, const RankGroup& group,
-                                        ValidationDetails*) const {
+                                        ValidationDetails* details) const {
+    show_samples(details, [&] { return samples_of(*model, corpus, details->wanted); });
     return loss_over(*model, corpus, options, group).metrics();
   }
   int64_t choices() const { return model->tokenizers.source->vocab_size(); }

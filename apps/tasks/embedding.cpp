@@ -145,7 +145,8 @@ std::map<std::string, double> measure_pairs(const EmbeddingModel& model,
   });
   const Found found = find_targets(embed_corpus(model, corpus, group), corpus, model.device());
   std::map<std::string, double> metrics = retrieval_scores(found.ranks);
-  for (const char* name : {"nll", "loss"}) metrics[name] = sums.metrics().at(name);
+  // accuracy: found among the texts of its batch.
+  for (const char* name : {"nll", "loss", "accuracy"}) metrics[name] = sums.metrics().at(name);
   const int64_t wanted = details != nullptr ? details->wanted : 0;
   for (const int64_t i : shown_examples(wanted, corpus.size())) {
     const int64_t first = found.first[static_cast<size_t>(i)];

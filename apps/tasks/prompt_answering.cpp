@@ -13,6 +13,45 @@
 #include "data/files/utf8.h"
 
 namespace tapestry {
+
+std::vector<std::string> greedy_answers(const TextModel& model, const SpecialIds& special,
+                                        const std::vector<GreedyPrompt>& prompts) {
+  // An output that is much longer than the reference cannot be equal to it.
+  const auto longest_output = [](int64_t reference) { return 2 * reference + 8; };
+  SearchOptions greedy = model.config.generation;
+  greedy.do_sample = false;
+  greedy.num_beams = greedy.n_best = 1;
+  greedy.min_new_tokens = 0;
+  SearchTask task;
+  task.sentences = std::ssize(prompts);
+  const Device device = model.model.table.device();
+  task.sentences_at_once = rows_of_a_search(model.config.training.eval_batch_size, device);
+  task.eos_id = special.eos;
+  task.more_ends = special.more_ends;
+  task.banned = special.banned();
+  task.force_eos = task.log_probabilities = false;
+  for (const GreedyPrompt& prompt : prompts) {
+    task.prompts.push_back(prompt.ids);
+    greedy.max_new_tokens = longest_output(prompt.reference);
+    const ModelOptions& sizes = model.config.model;
+    task.max_lengths.push_back(generation_limit(
+        std::ssize(prompt.ids), sizes.max_position_embeddings, sizes.longest_sequence(), greedy));
+  }
+  greedy.max_new_tokens = 0;
+  std::vector<std::string> answers(prompts.size());
+  const auto packed = packed_for_search(model.config, model.store);
+  Progress progress("answering prompts", task.sentences, "prompts");
+  search_together(
+      [&] { return std::make_unique<LanguageModelSteps>(model.model); }, task, greedy, {},
+      [&](int64_t i, const std::vector<Hypothesis>& found) {
+        answers[static_cast<size_t>(i)] = model.tokenizers.source->decode(found.at(0).tokens);
+        progress.add();
+        stop_if_asked();
+      },
+      device);
+  return answers;
+}
+
 namespace {
 
 // Targets stay on the host: the loss validates them without waiting for the GPU.
@@ -30,47 +69,16 @@ LossSums loss_over(const TextModel& model, const PromptCorpus& corpus,
       [&](const PromptBatch& batch) { return model.model.loss(on_device(batch, model), options); });
 }
 
-// An output that is much longer than the reference cannot be equal to it.
-int64_t longest_output(int64_t reference_tokens) { return 2 * reference_tokens + 8; }
-
-// The most probable continuations of these prompts, token by token.
 std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorpus& corpus,
                                         std::span<const int64_t> examples) {
-  SearchOptions greedy = model.config.generation;
-  greedy.do_sample = false;
-  greedy.num_beams = greedy.n_best = 1;
-  greedy.min_new_tokens = 0;
-  SearchTask task;
-  task.sentences = static_cast<int64_t>(examples.size());
-  const Device device = model.model.table.device();
-  task.sentences_at_once = rows_of_a_search(model.config.training.eval_batch_size, device);
-  const SpecialIds& special = corpus.special;
-  task.eos_id = special.eos;
-  task.more_ends = special.more_ends;
-  task.banned = special.banned();
-  task.force_eos = task.log_probabilities = false;
+  std::vector<GreedyPrompt> prompts;
   for (const int64_t i : examples) {
     const auto prompt = corpus.prompts[i];
-    std::vector<int32_t>& ids = task.prompts.emplace_back(special.beginning_of(prompt));
+    std::vector<int32_t> ids = corpus.special.beginning_of(prompt);
     ids.insert(ids.end(), prompt.begin(), prompt.end());
-    greedy.max_new_tokens = longest_output(corpus.answers.length(i));
-    const ModelOptions& sizes = model.config.model;
-    task.max_lengths.push_back(generation_limit(std::ssize(ids), sizes.max_position_embeddings,
-                                                sizes.longest_sequence(), greedy));
+    prompts.push_back({std::move(ids), corpus.answers.length(i)});
   }
-  greedy.max_new_tokens = 0;
-  std::vector<std::string> answers(examples.size());
-  const auto packed = packed_for_search(model.config, model.store);
-  Progress progress("answering prompts", task.sentences, "prompts");
-  search_together(
-      [&] { return std::make_unique<LanguageModelSteps>(model.model); }, task, greedy, {},
-      [&](int64_t i, const std::vector<Hypothesis>& found) {
-        answers[static_cast<size_t>(i)] = model.tokenizers.source->decode(found.at(0).tokens);
-        progress.add();
-        stop_if_asked();
-      },
-      device);
-  return answers;
+  return greedy_answers(model, corpus.special, prompts);
 }
 
 double exact_match(const TextModel& model, const PromptCorpus& corpus, const RankGroup& group) {

@@ -18,6 +18,15 @@ namespace tapestry {
 std::unique_ptr<TrainingTask> make_prompt_task(const Config& config, TokenizerPair tokenizers,
                                                const TaskPlace& place, const Report& report);
 
+/// A text that a causal model continues, the beginning of a document included.
+struct GreedyPrompt {
+  std::vector<int32_t> ids;
+  int64_t reference = 0;  ///< tokens of what is expected: an output that is much longer is cut
+};
+/// The most probable continuations, token by token.
+std::vector<std::string> greedy_answers(const TextModel& model, const SpecialIds& special,
+                                        const std::vector<GreedyPrompt>& prompts);
+
 /// The template of the prompts that the model was trained on. Throws Error(kConfig), beginning with
 /// `who`, if it was trained on text.
 Template prompt_template(const Config& config, const std::string& who);
