@@ -75,8 +75,6 @@ Var sum(const Var& x);
 Var mean(const Var& x);
 Var sum(const Var& x, int axis);
 Var mean(const Var& x, int axis);
-/// x in another floating type; the gradient comes back in x's.
-Var cast(const Var& x, DType dtype);
 
 // ---- Products (ops_matmul.cpp)
 struct MatmulOptions {

@@ -200,15 +200,4 @@ Var mean(const Var& x, int axis) {
                     1.0 / x.shape()[axis]);
 }
 
-Var cast(const Var& x, DType dtype) {
-  check(is_floating(x.dtype()) && is_floating(dtype), "cast", "expected floating types, got ",
-        name_of(x.dtype()), " and ", name_of(dtype), '.');
-  if (x.dtype() == dtype) return x;
-  Var y = x.value().to(dtype);
-  Tape::record({&x}, y, [dx = x.gradient(), from = x.dtype()](const Tensor& dy) {
-    dx->accept(dy.to(from));
-  });
-  return y;
-}
-
 }  // namespace tapestry

@@ -261,8 +261,8 @@ void bind_update(ConfigSection& s, Config& config) {
   s.read_if(has_r_drop(*config.task), with_task, "r_drop", training.r_drop,
             "R-Drop's alpha: each batch goes through the model twice, with other dropout, and the "
             "divergence between the two predictions has this weight. The loss is half of the "
-            "paper's, so that 0 is the usual one. 5 as a rule for translation, 0.1 to 1 for "
-            "classes. An update takes twice the time, and stores its logits, which bfloat16 "
+            "paper's, so that 0 is the usual one. 5 as a rule for translation. An update takes "
+            "twice the time, and stores its logits, which bfloat16 "
             "rounds. 0: off.",
             between(0, 1000));
   bind_teacher(s, config);

@@ -90,7 +90,7 @@ Var TextEmbedder::operator()(const Tensor& ids, const Tensor& lengths) const {
   const Var chosen(pooled.chosen.to(hidden.dtype()).to(ids.device()));
   const Var sums = reshape(matmul(chosen, hidden), {ids.shape()[0], hidden.shape().cols()});
   const DType wide = wider(hidden.dtype());
-  const Var vectors = cast(sums, wide) * Var(pooled.scales.to(wide).to(ids.device()));
+  const Var vectors = convert(sums, wide) * Var(pooled.scales.to(wide).to(ids.device()));
   return unit_vectors ? unit_rows(vectors) : vectors;
 }
 
