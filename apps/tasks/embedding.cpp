@@ -6,24 +6,26 @@
 
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
-#include "apps/tasks/long_line.h"
 #include "apps/tasks/models.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "autograd/recompute.h"
-#include "data/corpora/empty_text.h"
 #include "data/examples/text_pairs.h"
 #include "data/scores/retrieval.h"
 
 namespace tapestry {
 
 /// Each row is compared with all others of its batch, so the batch stays whole. With
-/// training.splits its vectors are computed in parts, EmbeddingKind::vectors_of().
+/// training.splits its vectors are computed in parts, EmbeddingKind::vectors_in_parts().
 void append_in_parts(TextPairBatch batch, int64_t, std::vector<TextPairBatch>& update) {
   update.push_back(std::move(batch));
 }
 
 namespace {
+
+Var vectors_of(const EmbeddingModel& model, const FramedRows& texts) {
+  return model.model(texts.ids.to(model.device()), texts.lengths);
+}
 
 TextPairCorpus load_pairs(const Config& config, const std::vector<CorpusSpec>& corpora,
                           const TokenizerPair& tokenizers, const LoadContext& context = {}) {
@@ -76,10 +78,10 @@ PairVectors embed_corpus(const EmbeddingModel& model, const TextPairCorpus& corp
     const TextPairBatch batch = batches.next();
     rows.push_back(batch.indices);
     if (!group.owns(i)) continue;
-    const auto vectors = [&](const FramedRows& texts) {
-      return bytes_of(model.model(texts.ids.to(model.device()), texts.lengths).value());
+    const auto bytes = [&](const FramedRows& texts) {
+      return bytes_of(vectors_of(model, texts).value());
     };
-    own.push_back(pack({vectors(batch.source), vectors(batch.target)}));
+    own.push_back(pack({bytes(batch.source), bytes(batch.target)}));
   }
   const int64_t size = model.config.model.hidden_size;
   PairVectors all{.sources = Tensor::empty({corpus.size(), size}, DType::kFloat32),
@@ -137,11 +139,8 @@ std::map<std::string, double> measure_pairs(const EmbeddingModel& model,
                                             ValidationDetails* details = nullptr) {
   TextPairBatches batches(corpus, unshuffled(model.config.batch));
   const LossSums sums = loss_over_epoch(batches, group, [&](const TextPairBatch& batch) {
-    const auto vectors = [&](const FramedRows& texts) {
-      return model.model(texts.ids.to(model.device()), texts.lengths);
-    };
-    const Var sources = vectors(batch.source);
-    return loss_of(model, corpus, batch, sources, vectors(batch.target), {});
+    const Var sources = vectors_of(model, batch.source);
+    return loss_of(model, corpus, batch, sources, vectors_of(model, batch.target), {});
   });
   const Found found = find_targets(embed_corpus(model, corpus, group), corpus, model.device());
   std::map<std::string, double> metrics = retrieval_scores(found.ranks);
@@ -179,11 +178,11 @@ struct EmbeddingKind {
   }
   /// The vectors of a batch in training.splits parts. Only the vectors stay in memory; backward
   /// computes each part again (gradient caching: Gao et al. 2021).
-  Var vectors_of(const FramedRows& texts) const {
+  Var vectors_in_parts(const FramedRows& texts) const {
     const int64_t rows = texts.lengths.numel();
     const int64_t parts = std::min(model->config.training.splits, rows);
+    if (parts <= 1) return vectors_of(*model, texts);
     const Tensor all = texts.ids.to(model->device());
-    if (parts <= 1) return model->model(all, texts.lengths);
     std::vector<Var> vectors;
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
@@ -194,8 +193,8 @@ struct EmbeddingKind {
     return concat(vectors, 0);
   }
   CrossEntropy loss(const TextPairBatch& batch, const CrossEntropyOptions& options) const {
-    const Var sources = vectors_of(batch.source);
-    return loss_of(*model, train, batch, sources, vectors_of(batch.target), options);
+    const Var sources = vectors_in_parts(batch.source);
+    return loss_of(*model, train, batch, sources, vectors_in_parts(batch.target), options);
   }
   std::vector<std::string> texts(const TextPairBatch& batch) const {
     return row_texts(batch.rows, batch.indices, [&](int64_t row) {
@@ -237,27 +236,8 @@ extern const Task kEmbedding(
      .sections = {kVectors}},
     {{&kTextPairExamples, {&kTextEmbedderModel}, make_supervised<EmbeddingKind>, evaluate}});
 
-std::vector<int32_t> embedder_input(const EmbeddingModel& model, const std::string& text,
-                                    int64_t line) {
-  const Tokenizer& tokenizer = *model.tokenizers.source;
-  std::vector<int32_t> tokens = tokenizer.encode(text);
-  if (is_empty_text(text, tokens)) return {};
-  const TextFrame frame = tokenizer.special().classified();
-  cut_long_line(tokens, model.config.data.corpus.max_length - frame.size(), place_of_line(line));
-  return in_frame(frame, tokens);
-}
-
 Tensor embed(const EmbeddingModel& model, const std::vector<std::vector<int32_t>>& texts) {
-  int64_t longest = 0;
-  for (const auto& text : texts) longest = std::max(longest, std::ssize(text));
-  const int32_t filler = model.tokenizers.source->special().filler();
-  const Tensor ids = Tensor::full({std::ssize(texts), longest}, filler, DType::kInt32);
-  std::vector<int32_t> lengths;
-  for (const auto& text : texts) {
-    std::ranges::copy(text, ids.data<int32_t>() + std::ssize(lengths) * longest);
-    lengths.push_back(static_cast<int32_t>(text.size()));
-  }
-  return model.model(ids.to(model.device()), Tensor::from(lengths, {std::ssize(lengths)}))
+  return vectors_of(model, framed_rows(texts, model.tokenizers.source->special().filler()))
       .value()
       .to(Device{});
 }

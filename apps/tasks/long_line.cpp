@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "core/base/error.h"
+#include "data/corpora/empty_text.h"
 
 namespace tapestry {
 
@@ -16,6 +17,15 @@ void cut_long_line(std::vector<int32_t>& ids, int64_t most, const std::string& p
   std::cerr << concat("warning: ", place, " of ", tokens, " tokens is cut to its ",
                       first ? "first " : "last ", most, ".\n");
   ids.erase(first ? ids.begin() + most : ids.begin(), first ? ids.end() : ids.end() - most);
+}
+
+std::vector<int32_t> encoder_input(const Config& config, const Tokenizer& tokenizer,
+                                   const std::string& text, int64_t line) {
+  std::vector<int32_t> tokens = tokenizer.encode(text);
+  if (is_empty_text(text, tokens)) return {};
+  const TextFrame frame = tokenizer.special().classified();
+  cut_long_line(tokens, config.data.corpus.max_length - frame.size(), place_of_line(line));
+  return in_frame(frame, tokens);
 }
 
 }  // namespace tapestry

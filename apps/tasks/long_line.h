@@ -1,9 +1,13 @@
-// Lines with more tokens than a model can read: one behaviour of all commands that answer lines.
+// Lines as models read them, and lines with more tokens than a model can read: one behaviour of all
+// commands that answer lines.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "apps/config/config.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
 
@@ -16,5 +20,11 @@ enum class Kept { kFirst, kLast };
 /// Cuts the tokens of a line to `most`, with a warning on stderr if there are more.
 void cut_long_line(std::vector<int32_t>& ids, int64_t most, const std::string& place,
                    Kept kept = Kept::kFirst);
+
+/// A line's ids in the frame of a text that is read as a whole; none of an empty one. One that is
+/// longer than data.max_length is cut, as texts of a validation set are, with a warning that names
+/// the line.
+std::vector<int32_t> encoder_input(const Config& config, const Tokenizer& tokenizer,
+                                   const std::string& text, int64_t line);
 
 }  // namespace tapestry

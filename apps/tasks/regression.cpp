@@ -141,13 +141,15 @@ CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
                            const CrossEntropyOptions& options) {
   const Var error = sub(predicted, truth);
   const Var total = sum(mul(error, error));
-  const double sum_of_squares = total.value().item();
   CrossEntropy result;
   result.tokens = truth.shape()[0];
   const double count =
       options.normalizer > 0 ? options.normalizer : static_cast<double>(result.tokens);
   result.loss = affine(total, 1 / count, 0);
-  result.sums = Tensor::from<double>({sum_of_squares, 0, 0}, {3}).to(truth.device());
+  // On its device: nobody waits for it.
+  const Var squares = reshape(convert(total.value(), DType::kFloat64), {1});
+  result.sums =
+      concat({squares, Var(Tensor::zeros({2}, DType::kFloat64, truth.device()))}, 0).value();
   return result;
 }
 

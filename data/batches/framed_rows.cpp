@@ -4,27 +4,42 @@
 
 namespace tapestry {
 
-FramedRows framed_rows(const TokenLists& texts, std::span<const int64_t> rows,
-                       const TextFrame& frame, int32_t filler) {
-  const int64_t count = std::ssize(rows);
+namespace {
+
+using Texts = std::vector<std::span<const int32_t>>;
+
+FramedRows rows_of(const Texts& texts, const TextFrame& frame, int32_t filler) {
   FramedRows result;
-  result.lengths = Tensor::empty({count}, DType::kInt32);
-  int64_t width = 0;
-  for (int64_t row = 0; row < count; ++row) {
-    const int64_t length = texts.length(rows[static_cast<size_t>(row)]) + frame.size();
-    result.lengths.data<int32_t>()[row] = static_cast<int32_t>(length);
+  result.lengths = Tensor::empty({std::ssize(texts)}, DType::kInt32);
+  int64_t width = 0, row = 0;
+  for (const auto& text : texts) {
+    const int64_t length = std::ssize(text) + frame.size();
+    result.lengths.data<int32_t>()[row++] = static_cast<int32_t>(length);
     width = std::max(width, length);
     result.tokens += length;
   }
-  result.ids = Tensor::full({count, width}, filler, DType::kInt32);
-  for (int64_t row = 0; row < count; ++row) {
-    const auto tokens = texts[rows[static_cast<size_t>(row)]];
-    int32_t* at = result.ids.data<int32_t>() + row * width;
-    at = std::copy(frame.before.begin(), frame.before.end(), at);
-    at = std::copy(tokens.begin(), tokens.end(), at);
+  result.ids = Tensor::full({std::ssize(texts), width}, filler, DType::kInt32);
+  int32_t* begin = result.ids.data<int32_t>();
+  for (const auto& text : texts) {
+    int32_t* at = std::copy(frame.before.begin(), frame.before.end(), begin);
+    at = std::copy(text.begin(), text.end(), at);
     std::copy(frame.after.begin(), frame.after.end(), at);
+    begin += width;
   }
   return result;
+}
+
+}  // namespace
+
+FramedRows framed_rows(const TokenLists& texts, std::span<const int64_t> rows,
+                       const TextFrame& frame, int32_t filler) {
+  Texts chosen;
+  for (const int64_t row : rows) chosen.push_back(texts[row]);
+  return rows_of(chosen, frame, filler);
+}
+
+FramedRows framed_rows(const std::vector<std::vector<int32_t>>& texts, int32_t filler) {
+  return rows_of({texts.begin(), texts.end()}, {}, filler);
 }
 
 }  // namespace tapestry

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/tensor.h"
 #include "data/corpora/corpus.h"
@@ -20,5 +21,7 @@ struct FramedRows {
 /// These texts, in this order.
 FramedRows framed_rows(const TokenLists& texts, std::span<const int64_t> rows,
                        const TextFrame& frame, int32_t filler);
+/// Texts that stand in their frames.
+FramedRows framed_rows(const std::vector<std::vector<int32_t>>& texts, int32_t filler);
 
 }  // namespace tapestry

@@ -15,6 +15,7 @@
 #include "apps/commands/pages/attention_page.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classes/classification.h"
+#include "apps/tasks/long_line.h"
 #include "core/base/printable.h"
 #include "core/cpu/parallel.h"
 #include "data/files/utf8.h"
@@ -74,7 +75,8 @@ Answers classify_all(const TextClassifier& model, const std::vector<std::string>
   std::vector<std::vector<int32_t>> texts;
   std::vector<size_t> places;  // of the texts among the lines
   for (size_t i = 0; i < lines.size(); ++i, ++number) {
-    std::vector<int32_t> ids = classifier_input(model, lines[i], number + 1);
+    std::vector<int32_t> ids =
+        encoder_input(model.config, *model.tokenizers.source, lines[i], number + 1);
     if (ids.empty()) continue;
     filter.read(ids, *model.tokenizers.source, number);
     texts.push_back(std::move(ids));

@@ -7,6 +7,7 @@
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
 #include "apps/tasks/embedding.h"
+#include "apps/tasks/long_line.h"
 #include "core/base/error.h"
 #include "core/cpu/parallel.h"
 
@@ -85,7 +86,8 @@ int run_embed(const EmbedArguments& arguments) {
     std::vector<bool> asked;
     for (const std::string& line : lines) {
       const int64_t at = number + std::ssize(asked);
-      std::vector<int32_t> ids = embedder_input(*model, line, at + 1);
+      std::vector<int32_t> ids =
+          encoder_input(model->config, *model->tokenizers.source, line, at + 1);
       asked.push_back(!ids.empty());
       if (ids.empty()) continue;
       filter.read(ids, *model->tokenizers.source, at);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "apps/tasks/classes/classification.h"
+#include "apps/tasks/long_line.h"
 
 namespace tapestry {
 
@@ -13,7 +14,8 @@ int rate_lines(ModelFiles files, const FilterArguments& arguments, LineFilter& f
     std::vector<std::vector<int32_t>> texts;
     std::vector<bool> asked;
     for (const std::string& line : lines) {
-      std::vector<int32_t> ids = classifier_input(*model, line, number + 1);
+      std::vector<int32_t> ids =
+          encoder_input(model->config, *model->tokenizers.source, line, number + 1);
       asked.push_back(!ids.empty());
       filter.read(ids, *model->tokenizers.source, number++);
       if (!ids.empty()) texts.push_back(std::move(ids));

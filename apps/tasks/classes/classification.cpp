@@ -6,12 +6,11 @@
 
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
-#include "apps/tasks/long_line.h"
 #include "apps/tasks/models.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "apps/tasks/two_passes.h"
-#include "data/corpora/empty_text.h"
+#include "data/batches/framed_rows.h"
 #include "data/examples/image_batching.h"
 #include "data/examples/labelled.h"
 
@@ -319,34 +318,14 @@ extern const Task kClassification({.name = "classification",
                                     make_supervised<ClassKind<ImageData>>,
                                     evaluate_kind<ImageData>}});
 
-std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
-                                      int64_t line) {
-  std::vector<int32_t> tokens = model.tokenizers.source->encode(text);
-  if (is_empty_text(text, tokens)) return {};
-  // Truncated like the lines of a validation set, so that its accuracy holds here too.
-  const TextFrame frame = model.tokenizers.source->special().classified();
-  cut_long_line(tokens, model.config.data.corpus.max_length - frame.size(), place_of_line(line));
-  return in_frame(frame, tokens);
-}
-
-TextBatch as_batch(const TextClassifier& model, const std::vector<std::vector<int32_t>>& texts) {
-  int64_t longest = 0;
-  for (const auto& text : texts) longest = std::max(longest, std::ssize(text));
-  const int32_t filler = model.tokenizers.source->special().filler();
-  const Tensor ids = Tensor::full({std::ssize(texts), longest}, filler, DType::kInt32);
-  std::vector<int32_t> lengths;
-  for (const auto& text : texts) {
-    std::copy(text.begin(), text.end(), ids.data<int32_t>() + std::ssize(lengths) * longest);
-    lengths.push_back(static_cast<int32_t>(text.size()));
-  }
-  const Device device = model.device();
-  return {ids.to(device), Tensor::from(lengths, {std::ssize(lengths)}).to(device)};
+Var outputs_of(const TextClassifier& model, const std::vector<std::vector<int32_t>>& texts) {
+  const FramedRows rows = framed_rows(texts, model.tokenizers.source->special().filler());
+  return model.model(rows.ids.to(model.device()), rows.lengths.to(model.device()));
 }
 
 std::vector<ClassProbabilities> classify(const TextClassifier& model,
                                          const std::vector<std::vector<int32_t>>& texts) {
-  const TextBatch batch = as_batch(model, texts);
-  return probabilities_of(model.model(batch.ids, batch.lengths));
+  return probabilities_of(outputs_of(model, texts));
 }
 
 ClassProbabilities classify(const ImageModel& model, const std::string& path) {

@@ -13,18 +13,10 @@ namespace tapestry {
 /// The probability of each class, in the order of config.data.labels.
 using ClassProbabilities = std::vector<double>;
 
-/// The model's input for a text: its ids between bos and eos. A text that is longer than
-/// data.max_length is cut, with a warning that names the line.
-std::vector<int32_t> classifier_input(const TextClassifier& model, const std::string& text,
-                                      int64_t line);
+/// The outputs of the head (N, classes) for the results of encoder_input(), as one batch.
+Var outputs_of(const TextClassifier& model, const std::vector<std::vector<int32_t>>& texts);
 
-/// The results of classifier_input() on the model's device: ids (B, T), filled up, lengths (B).
-struct TextBatch {
-  Tensor ids, lengths;
-};
-TextBatch as_batch(const TextClassifier& model, const std::vector<std::vector<int32_t>>& texts);
-
-/// Classifies the results of classifier_input() as one batch.
+/// Classifies the results of encoder_input() as one batch.
 std::vector<ClassProbabilities> classify(const TextClassifier& model,
                                          const std::vector<std::vector<int32_t>>& texts);
 
@@ -32,7 +24,7 @@ std::vector<ClassProbabilities> classify(const TextClassifier& model,
 std::vector<ClassProbabilities> class_probabilities(const TextClassifier& model,
                                                     const std::vector<std::vector<int32_t>>& texts);
 
-/// By a model of text_regression: a number for each text, the results of classifier_input() as one
+/// By a model of text_regression: a number for each text, the results of encoder_input() as one
 /// batch.
 std::vector<double> rate_texts(const TextClassifier& model,
                                const std::vector<std::vector<int32_t>>& texts);

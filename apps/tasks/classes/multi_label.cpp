@@ -241,10 +241,8 @@ extern const Task kMultiLabel(
 
 std::vector<ClassProbabilities> class_probabilities(
     const TextClassifier& model, const std::vector<std::vector<int32_t>>& texts) {
-  const TextBatch batch = as_batch(model, texts);
-  const Var logits = model.model(batch.ids, batch.lengths);
-  const std::vector<double> all =
-      unary(Unary::kSigmoid, logits).value().to(Device{}).to_vector<double>();
+  const Var logits = outputs_of(model, texts);
+  const std::vector<double> all = unary(Unary::kSigmoid, logits).value().to_vector<double>();
   const int64_t classes = logits.shape()[1];
   std::vector<ClassProbabilities> rows;
   for (auto row = all.begin(); row != all.end(); row += classes) {

@@ -174,8 +174,7 @@ extern const Task kTextRegression(
 
 std::vector<double> rate_texts(const TextClassifier& model,
                                const std::vector<std::vector<int32_t>>& texts) {
-  const TextBatch batch = as_batch(model, texts);
-  return predicted(model, batch.ids, batch.lengths).value().to_vector<double>();
+  return outputs_of(model, texts).value().to_vector<double>();
 }
 
 }  // namespace tapestry
