@@ -198,17 +198,17 @@ struct TranslationKind : PairKind<Model> {
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
           return load_held_out(config, corpora, tokenizers, context);
         });
-    const EpochPlans plans = plans_of(train, config.batch);
+    plans = plans_of(train, config.batch);
     report(concat(
         "batches",
         plans.windows(0) > 1 ? concat(" of a window (1/", plans.windows(0), " of the data)") : "",
-        ": ", padding_of(train, plans.plan(0, 0)).summary()));
+        ": ", plans.plan(0, 0).padding().summary()));
     model = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers),
                                                       ModelUse::kTraining);
   }
 
   TranslationBatches batches(DataPosition start) const {
-    return TranslationBatches(train, model->config.batch, std::move(start));
+    return TranslationBatches(train, plans, start);
   }
   std::map<std::string, double> measure(const ParallelCorpus& pairs,
                                         const CrossEntropyOptions& options, const RankGroup& group,
@@ -217,6 +217,7 @@ struct TranslationKind : PairKind<Model> {
   }
 
   ParallelCorpus train;
+  EpochPlans plans;  ///< of `train`
   OfHeldOut<ParallelCorpus> held_out;
 };
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <numeric>
 
 #include "core/base/draws.h"
+#include "core/base/progress.h"
+#include "core/cpu/parallel.h"
 #include "data/corpora/permutation.h"
 
 namespace tapestry {
@@ -21,13 +24,19 @@ struct Placed {
 // First the longer side, which decides the cost of a row, then target length - source length, so
 // that the widths of both sides change slowly along the order. The differences ascend and descend
 // in turn, so that a batch which spans two lengths has similar ones.
+constexpr int64_t kMiddle = int64_t{1} << 31;  // lengths are below
 uint64_t place_of(const RowLength& length) {
-  constexpr int64_t kMiddle = int64_t{1} << 31;  // lengths are below
   const int64_t width = width_of(length), difference = length.target - length.source;
   return static_cast<uint64_t>(width) << 32 |
          static_cast<uint64_t>(kMiddle + (width % 2 == 0 ? difference : -difference));
 }
 int64_t width_of(const Placed& placed) { return static_cast<int64_t>(placed.place >> 32); }
+RowLength length_of(const Placed& placed) {
+  const int64_t width = width_of(placed);
+  const int64_t turned = static_cast<int64_t>(placed.place & 0xffffffff) - kMiddle;
+  const int64_t difference = width % 2 == 0 ? turned : -turned;  // target - source
+  return {width - std::max<int64_t>(0, difference), width + std::min<int64_t>(0, difference)};
+}
 
 // Cuts rows of ascending widths into batches: counts the rows of a batch up to the first that it
 // does not hold.
@@ -109,18 +118,23 @@ struct LengthPlanner {
     return options.shuffle ? windows_for(rows.size(), options.window_rows) : 1;
   }
 
-  // Calls f(place, row, length) for the rows of a window that are left, in their random order.
-  template <class F>
-  void for_each_row(int64_t epoch, int64_t window, F f) const {
+  // A row of a window with its place in the window's random order.
+  struct Row {
+    int64_t place, row;
+  };
+
+  // Those that are left, in that order.
+  std::vector<Row> rows_left(int64_t epoch, int64_t window) const {
+    std::vector<Row> left;
     const EpochRows rows = mixture.epoch(epoch);
     check_any(rows.size());
     const int64_t all = windows(rows);
-    if (taken.all(epoch, window)) return;
+    if (taken.all(epoch, window)) return left;
     const Window part = window_of(rows.size(), all, window);
     const PhiloxKey key = draw_key(options.seed, epoch, "data.sentences");
     int64_t place = 0;
     const auto visit = [&](int64_t row) {
-      if (!taken.has(epoch, window, place)) f(place, row, length(epoch, row));
+      if (!taken.has(epoch, window, place)) left.push_back({place, row});
       ++place;
     };
     if (all > 1) {
@@ -132,16 +146,34 @@ struct LengthPlanner {
       if (options.shuffle) shuffle(order, key);
       for (const int64_t i : order) visit(rows[i]);
     }
+    return left;
   }
 
-  // Cuts a window into batches, and calls add(number) for the rows in the order of the batches
-  // before those are shuffled; number(place, row) is the row's number.
-  template <class Range, class Number, class Add>
-  std::vector<Range> cut(int64_t epoch, int64_t window, Number number, Add add) const {
-    std::vector<Placed> placed;
-    for_each_row(epoch, window, [&](int64_t place, int64_t row, const RowLength& row_length) {
-      placed.push_back({place_of(row_length), number(place, row)});
+  // Sampled texts are drawn to know their lengths, so all threads measure.
+  std::vector<RowLength> lengths_of(int64_t epoch, const std::vector<Row>& rows) const {
+    constexpr int64_t kGrain = 1024;
+    std::vector<RowLength> lengths(rows.size());
+    Progress progress("planning the batches", std::ssize(rows), "rows");
+    parallel_ranges(std::ssize(rows), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto at = static_cast<size_t>(i);
+        lengths[at] = length(epoch, rows[at].row);
+      }
+      progress.add(end - begin);
     });
+    return lengths;
+  }
+
+  // Cuts a window into batches, and calls add(number, length) for the rows in the order of the
+  // batches before those are shuffled; number_of(row) is the row's number.
+  template <class Range, class Number, class Add>
+  std::vector<Range> cut(int64_t epoch, int64_t window, Number number_of, Add add) const {
+    const std::vector<Row> rows = rows_left(epoch, window);
+    const std::vector<RowLength> lengths = lengths_of(epoch, rows);
+    std::vector<Placed> placed;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      placed.push_back({place_of(lengths[i]), number_of(rows[i])});
+    }
     std::stable_sort(placed.begin(), placed.end(),
                      [](const Placed& a, const Placed& b) { return a.place < b.place; });
     std::vector<Range> ranges;
@@ -152,7 +184,7 @@ struct LengthPlanner {
         ranges.push_back({begin, at});
         begin = at;
       }
-      add(row.row);
+      add(row.row, length_of(row));
       ++at;
     }
     if (at > begin) ranges.push_back({begin, at});
@@ -163,11 +195,15 @@ struct LengthPlanner {
   // Only the widths decide where batches end, so no order is needed.
   int64_t batches(int64_t epoch, int64_t window) const {
     std::vector<int64_t> rows_of_width;
-    for_each_row(epoch, window, [&](int64_t, int64_t row, const RowLength& row_length) {
-      const auto width = static_cast<size_t>(width_of(row_length));
+    const std::vector<Row> rows = rows_left(epoch, window);
+    const std::vector<RowLength> lengths = lengths_of(epoch, rows);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto width = static_cast<size_t>(width_of(lengths[i]));
       if (width >= rows_of_width.size()) rows_of_width.resize(width + 1);
-      if (rows_of_width[width]++ == 0) BatchCutter(options).ends_before(width_of(row_length), row);
-    });
+      if (rows_of_width[width]++ == 0) {
+        BatchCutter(options).ends_before(width_of(lengths[i]), rows[i].row);
+      }
+    }
     BatchCutter cutter(options);
     int64_t batches = rows_of_width.empty() ? 0 : 1;
     for (size_t width = 0; width < rows_of_width.size(); ++width) {
@@ -210,8 +246,8 @@ struct LengthPlanner {
     };
     std::vector<int64_t> places;
     const auto ranges = cut<Range>(
-        taken.epoch, taken.window, [](int64_t place, int64_t) { return place; },
-        [&](int64_t place) { places.push_back(place); });
+        taken.epoch, taken.window, [](const Row& row) { return row.place; },
+        [&](int64_t place, const RowLength&) { places.push_back(place); });
     const EpochRows rows = mixture.epoch(taken.epoch);
     const Window window = window_of(rows.size(), windows_in_epoch, taken.window);
     taken.places.resize(static_cast<size_t>(window.end - window.begin));
@@ -239,19 +275,53 @@ EpochPlans EpochPlans::of_lengths(Mixture rows, LengthOf length, const BatchOpti
       LengthPlanner{.mixture = std::move(rows), .length = std::move(length), .options = options}));
 }
 
+namespace {
+
+// The plan that was made last.
+class LastPlan {
+ public:
+  std::optional<EpochPlan> of(int64_t epoch, int64_t window) const {
+    const std::scoped_lock lock(mutex_);
+    return epoch == epoch_ && window == window_ ? plan_ : std::nullopt;
+  }
+  void keep(int64_t epoch, int64_t window, const EpochPlan& plan) {
+    const std::scoped_lock lock(mutex_);
+    epoch_ = epoch, window_ = window, plan_ = plan;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  int64_t epoch_ = -1, window_ = 0;
+  std::optional<EpochPlan> plan_;
+};
+
+}  // namespace
+
 EpochPlans EpochPlans::of_planner(const std::shared_ptr<const LengthPlanner>& planner) {
   EpochPlans plans;
+  const auto last = std::make_shared<LastPlan>();
   plans.windows = [planner](int64_t epoch) {
     return planner->windows(planner->mixture.epoch(epoch));
   };
-  plans.batches = [planner](int64_t epoch, int64_t window) {
-    return planner->batches(epoch, window);
+  plans.batches = [planner, last](int64_t epoch, int64_t window) {
+    const auto plan = last->of(epoch, window);
+    return plan ? plan->batches() : planner->batches(epoch, window);
   };
-  plans.plan = [planner](int64_t epoch, int64_t window) {
+  plans.plan = [planner, last](int64_t epoch, int64_t window) {
+    if (auto plan = last->of(epoch, window)) return *std::move(plan);
     EpochPlan plan;
+    std::vector<RowLength> lengths;
     plan.ranges_ = planner->cut<EpochPlan::Range>(
-        epoch, window, [](int64_t, int64_t row) { return row; },
-        [&](int64_t row) { plan.order_.push_back(row); });
+        epoch, window, [](const LengthPlanner::Row& row) { return row.row; },
+        [&](int64_t row, const RowLength& length) {
+          plan.order_.push_back(row);
+          lengths.push_back(length);
+        });
+    for (const EpochPlan::Range& range : plan.ranges_) {
+      plan.padding_.add(std::span(lengths).subspan(static_cast<size_t>(range.begin),
+                                                   static_cast<size_t>(range.end - range.begin)));
+    }
+    last->keep(epoch, window, plan);
     return plan;
   };
   plans.without_taken = [planner](const DataPosition& start) {

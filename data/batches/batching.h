@@ -82,8 +82,22 @@ struct RowLength {
   int64_t source = 0;
   int64_t target = 0;
 };
-/// The length of a row in an epoch.
+/// The length of a row in an epoch. Several threads call it at once.
 using LengthOf = std::function<RowLength(int64_t epoch, int64_t row)>;
+
+/// The share of padding in a plan's batches.
+struct PaddingReport {
+  int64_t batches = 0;
+  int64_t source_cells = 0, source_tokens = 0;  ///< sum of B * S, and those without padding
+  int64_t target_cells = 0, target_tokens = 0;
+
+  /// Counts a batch of rows with these lengths.
+  void add(std::span<const RowLength> batch);
+  /// Share of padding over both sides, in [0, 1).
+  double waste() const;
+  /// "112 batches, padding 0.8 %: 1.2 % of source, 0.4 % of target"
+  std::string summary() const;
+};
 
 /// Some rows of an epoch, cut into batches.
 class EpochPlan {
@@ -94,6 +108,8 @@ class EpochPlan {
   int64_t batches() const { return std::ssize(ranges_); }
   /// Row numbers of batch `i`.
   std::span<const int64_t> batch(int64_t i) const;
+  /// Of the batches of a plan by lengths.
+  const PaddingReport& padding() const { return padding_; }
 
  private:
   friend struct EpochPlans;
@@ -104,6 +120,7 @@ class EpochPlan {
   };
   std::vector<int64_t> order_;
   std::vector<Range> ranges_;
+  PaddingReport padding_;
 };
 
 /// Rows of one length.
@@ -120,7 +137,8 @@ struct LengthPlanner;  // of batching.cpp
 struct EqualPlanner;
 
 /// The plan by which epochs of a corpus are cut into batches, window by window, so that only one
-/// window is in memory. Everything is a function of (seed, epoch).
+/// window is in memory. Everything is a function of (seed, epoch). Copies remember the last plan by
+/// lengths together, so that whoever asks for it next need not measure the rows again.
 struct EpochPlans {
   std::function<int64_t(int64_t epoch)> windows;
   std::function<EpochPlan(int64_t epoch, int64_t window)> plan;
@@ -185,19 +203,6 @@ class EpochWalk {
 TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
                                         std::span<const int64_t> indices, int64_t epoch = 0);
 
-/// The share of padding in a plan's batches.
-struct PaddingReport {
-  int64_t batches = 0;
-  int64_t source_cells = 0, source_tokens = 0;  ///< sum of B * S, and those without padding
-  int64_t target_cells = 0, target_tokens = 0;
-
-  /// Share of padding over both sides, in [0, 1).
-  double waste() const;
-  /// "112 batches, padding 0.8 %: 1.2 % of source, 0.4 % of target"
-  std::string summary() const;
-};
-PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan, int64_t epoch = 0);
-
 /// Plans by the lengths of the pairs; `corpus` must outlive them.
 EpochPlans plans_of(const ParallelCorpus& corpus, const BatchOptions& options);
 
@@ -208,6 +213,8 @@ class TranslationBatches {
   /// `corpus` must outlive this. Throws as EpochWalk does.
   TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
                      DataPosition start = {});
+  /// By plans_of() the corpus.
+  TranslationBatches(const ParallelCorpus& corpus, EpochPlans plans, const DataPosition& start);
 
   TranslationBatch next();
   /// After the batch returned last. A walk that starts here continues with the same batches.

@@ -10,45 +10,31 @@
 namespace tapestry {
 namespace {
 
-int64_t source_length(const ParallelCorpus& corpus, int64_t i) {
-  return corpus.source.length(i) + corpus.rows.source.size();
-}
-int64_t target_length(const ParallelCorpus& corpus, int64_t i) {
-  return corpus.target.length(i) + corpus.rows.target.size();
-}
-
-/// The tokens of a pair in an epoch, without its frames; valid until the next call.
-class PairReading {
- public:
-  PairReading(const ParallelCorpus& corpus, int64_t epoch) : corpus_(corpus), epoch_(epoch) {}
-
-  std::span<const int32_t> source(int64_t pair) {
-    if (corpus_.variation == nullptr) return corpus_.source[pair];
-    corpus_.variation->source(epoch_, pair, corpus_.source[pair], source_);
-    return source_;
+// The tokens of a pair in an epoch, without its frames.
+struct PairTokens {
+  PairTokens(const ParallelCorpus& corpus, int64_t epoch, int64_t pair)
+      : source(corpus.source[pair]), target(corpus.target[pair]) {
+    if (corpus.variation == nullptr) return;
+    corpus.variation->source(epoch, pair, source, varied_source);
+    corpus.variation->target(epoch, pair, target, varied_target);
+    source = varied_source;
+    target = varied_target;
   }
-  std::span<const int32_t> target(int64_t pair) {
-    if (corpus_.variation == nullptr) return corpus_.target[pair];
-    corpus_.variation->target(epoch_, pair, corpus_.target[pair], target_);
-    return target_;
-  }
-  RowLength length(int64_t pair) {
-    const auto& variation = corpus_.variation;
-    if (variation == nullptr || !variation->changes_lengths()) {
-      return {source_length(corpus_, pair), target_length(corpus_, pair)};
-    }
-    return {std::ssize(source(pair)) + corpus_.rows.source.size(),
-            std::ssize(target(pair)) + corpus_.rows.target.size()};
+  RowLength length(const PairRows& around) const {
+    return {std::ssize(source) + around.source.size(), std::ssize(target) + around.target.size()};
   }
 
- private:
-  const ParallelCorpus& corpus_;
-  const int64_t epoch_;
-  std::vector<int32_t> source_, target_;
+  std::vector<int32_t> varied_source, varied_target;  // moving keeps their memory
+  std::span<const int32_t> source, target;
 };
 
 RowLength length_of(const ParallelCorpus& corpus, int64_t epoch, int64_t pair) {
-  return PairReading(corpus, epoch).length(pair);
+  const auto& variation = corpus.variation;
+  if (variation == nullptr || !variation->changes_lengths()) {
+    return {corpus.source.length(pair) + corpus.rows.source.size(),
+            corpus.target.length(pair) + corpus.rows.target.size()};
+  }
+  return PairTokens(corpus, epoch, pair).length(corpus.rows);
 }
 
 // A text in its frame, and `filler` up to `end`.
@@ -129,21 +115,22 @@ TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
                                         std::span<const int64_t> indices, int64_t epoch) {
   check(!indices.empty(), "data", "expected a batch of at least one pair, got none.");
   const PairRows& around = corpus.rows;
-  PairReading reading(corpus, epoch);
+  std::vector<PairTokens> pairs;
   std::vector<RowLength> lengths;
-  for (const int64_t pair : indices) lengths.push_back(reading.length(pair));
+  for (const int64_t pair : indices) {
+    lengths.push_back(pairs.emplace_back(corpus, epoch, pair).length(around));
+  }
   TranslationBatch batch = empty_batch(corpus, lengths);
   batch.indices.assign(indices.begin(), indices.end());
   const int64_t source_width = batch.source.shape()[1], target_width = batch.target_in.shape()[1];
   for (int64_t row = 0; row < batch.rows; ++row) {
-    const int64_t pair = indices[static_cast<size_t>(row)];
+    const PairTokens& pair = pairs[static_cast<size_t>(row)];
     const RowLength& length = lengths[static_cast<size_t>(row)];
     int32_t* const source = batch.source.data<int32_t>() + row * source_width;
     int32_t* const in = batch.target_in.data<int32_t>() + row * target_width;
     int32_t* const out = batch.target_out.data<int32_t>() + row * target_width;
-    fill_row(source, source + source_width, around.source, reading.source(pair),
-             around.source_filler);
-    fill_row(out, out + target_width, around.target, reading.target(pair), kNoTarget);
+    fill_row(source, source + source_width, around.source, pair.source, around.source_filler);
+    fill_row(out, out + target_width, around.target, pair.target, kNoTarget);
     in[0] = around.start;
     std::copy(out, out + length.target - 1, in + 1);
     std::fill(in + length.target, in + target_width, around.target_filler);
@@ -151,9 +138,22 @@ TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
     batch.target_lengths.data<int32_t>()[row] = static_cast<int32_t>(length.target);
     if (!corpus.has_weights()) continue;
     std::fill_n(batch.target_weights.data<float>() + row * target_width, target_width,
-                corpus.weight(pair));
+                corpus.weight(indices[static_cast<size_t>(row)]));
   }
   return batch;
+}
+
+void PaddingReport::add(std::span<const RowLength> batch) {
+  RowLength widest;
+  for (const RowLength& row : batch) {
+    widest.source = std::max(widest.source, row.source);
+    widest.target = std::max(widest.target, row.target);
+    source_tokens += row.source;
+    target_tokens += row.target;
+  }
+  source_cells += widest.source * std::ssize(batch);
+  target_cells += widest.target * std::ssize(batch);
+  ++batches;
 }
 
 double PaddingReport::waste() const {
@@ -172,26 +172,6 @@ std::string PaddingReport::summary() const {
                 percent(target_tokens, target_cells), " % of target");
 }
 
-PaddingReport padding_of(const ParallelCorpus& corpus, const EpochPlan& plan, int64_t epoch) {
-  PaddingReport report;
-  report.batches = plan.batches();
-  PairReading reading(corpus, epoch);
-  for (int64_t i = 0; i < plan.batches(); ++i) {
-    int64_t source_width = 0, target_width = 0;
-    const auto pairs = plan.batch(i);
-    for (const int64_t pair : pairs) {
-      const RowLength length = reading.length(pair);
-      source_width = std::max(source_width, length.source);
-      target_width = std::max(target_width, length.target);
-      report.source_tokens += length.source;
-      report.target_tokens += length.target;
-    }
-    report.source_cells += source_width * static_cast<int64_t>(pairs.size());
-    report.target_cells += target_width * static_cast<int64_t>(pairs.size());
-  }
-  return report;
-}
-
 EpochPlans plans_of(const ParallelCorpus& corpus, const BatchOptions& options) {
   return EpochPlans::of_lengths(
       mixture_of(corpus.size(), corpus.parts, options),
@@ -202,6 +182,10 @@ EpochPlans plans_of(const ParallelCorpus& corpus, const BatchOptions& options) {
 TranslationBatches::TranslationBatches(const ParallelCorpus& corpus, const BatchOptions& options,
                                        DataPosition start)
     : corpus_(&corpus), walk_(plans_of(corpus, options), start) {}
+
+TranslationBatches::TranslationBatches(const ParallelCorpus& corpus, EpochPlans plans,
+                                       const DataPosition& start)
+    : corpus_(&corpus), walk_(std::move(plans), start) {}
 
 TranslationBatch TranslationBatches::next() {
   const std::span<const int64_t> pairs = walk_.next();

@@ -52,7 +52,7 @@ int run(int argc, char** argv) {
   });
   const int64_t in_epoch = timed("batches of an epoch", [&] { return batches.batches_in_epoch(); });
   timed("resume in the middle", [&] {
-    return TranslationBatches(corpus, {}, {0, in_epoch / 2}).next().rows;
+    return TranslationBatches(corpus, BatchOptions{}, {0, in_epoch / 2}).next().rows;
   });
   std::printf("%s; %lld batches%s\n", corpus.counts.summary().c_str(),
               static_cast<long long>(in_epoch), corpus.from_cache ? " (cached)" : "");

@@ -159,7 +159,7 @@ TEST(Plan, WastesLittleAndReportsIt) {
   BatchOptions options;
   options.batch_size = 1024;
   const EpochPlan plan(corpus, options, 0);
-  const PaddingReport report = padding_of(corpus, plan);
+  const PaddingReport report = plan.padding();
   int64_t cells = 0, tokens = 0;
   for (const auto& pairs : batches_of(plan)) {
     const auto batch = make_translation_batch(corpus, pairs);
@@ -184,7 +184,7 @@ TEST(Plan, SortsByTheLongerSideAndTurnsTheDifferences) {
   // At longest side 4 the target grows: (4, 2) (4, 4) (2, 4); at 5 it shrinks: (3, 5) (5, 5) (5,
   // 3). If it grew in both, the middle batch, (2, 4) (5, 3), would waste 4 cells, not 1.
   EXPECT_EQ(batches_of(plan), (std::vector<std::vector<int64_t>>{{3, 5}, {1, 4}, {2, 0}}));
-  const PaddingReport report = padding_of(corpus, plan);
+  const PaddingReport report = plan.padding();
   EXPECT_EQ(report.source_cells, 2 * 4 + 2 * 3 + 2 * 5);
   EXPECT_EQ(report.target_cells, 2 * 4 + 2 * 5 + 2 * 5);
 }
@@ -470,7 +470,7 @@ TEST(Batches, RejectAPositionOfOtherData) {
   const auto corpus = make_corpus(50);
   EXPECT_THAT(error_of(ErrorKind::kData,
                        [&] {
-                         TranslationBatches(corpus, {}, {0, 999});
+                         TranslationBatches(corpus, BatchOptions{}, {0, 999});
                        }),
               HasSubstr("the saved position is batch 999: the data or batch_size changed."));
 }
