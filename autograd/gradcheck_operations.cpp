@@ -341,6 +341,11 @@ void add_losses(Cases& cases, Inputs& in) {
   cases.push_back({"linear_cross_entropy scaled", {x, w}, [=] {
                      return 0.5 * linear_cross_entropy(x, w, {}, targets, smooth).loss + sum(x * x);
                    }});
+  const Tensor factors = in.draw({3}, -2, 2).value();
+  cases.push_back({"linear_log_probabilities", {x, w, b}, [=] {
+                     const Var sums = linear_log_probabilities(x, w, b, targets, {1, 4, 6}, capped);
+                     return sum(sums * Var(factors.to(sums.dtype())));
+                   }});
   const Tensor of_teacher = in.draw({6, 7}, -3, 3).value();
   for (const double temperature : {1., 2.5}) {
     const Distillation teacher{

@@ -272,6 +272,14 @@ CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
 CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
                                   const Tensor& targets, const CrossEntropyOptions& options = {});
 
+/// The log-probabilities of the targets under softmax(linear(x, weight, bias)), added up by groups:
+/// those of rows [ends[g - 1], ends[g]) are one. x (..., D), targets (...) -> (G) float32, or
+/// float64 of such an x. Of `options` it takes ignore_index, precision and softcap. No logits are
+/// kept: backward computes them again, by chunks.
+Var linear_log_probabilities(const Var& x, const Var& weight, const Var& bias,
+                             const Tensor& targets, const std::vector<int64_t>& ends,
+                             const CrossEntropyOptions& options = {});
+
 /// Another model whose predictions are learnt, too.
 struct Distillation {
   double weight = 0.5;     ///< in (0, 1]: of the divergence; the cross-entropy's is 1 - weight

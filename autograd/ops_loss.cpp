@@ -23,7 +23,7 @@ struct Problem {
 
  private:
   static RowTargets rows_of(const Tensor& targets, const Tensor& weights) {
-    return {targets.data<int32_t>(), data_or_null<float>(weights)};
+    return {data_or_null<int32_t>(targets), data_or_null<double>(weights)};
   }
 };
 
@@ -47,8 +47,8 @@ Problem make_problem(const char* who, int64_t rows, int64_t classes, Device devi
       options.softcap};
   problem.targets = targets.to(device);
   problem.host_targets = targets.to(Device{});
-  problem.host_weights = weights;
-  if (weights.defined()) problem.weights = weights.to(device);
+  if (weights.defined()) problem.host_weights = weights.to(DType::kFloat64);
+  if (weights.defined()) problem.weights = problem.host_weights.to(device);
   const RowTargets row = problem.host_rows();
   const int32_t* const target = row.targets;
   double sum = 0;
@@ -94,6 +94,56 @@ void deliver(const GradientRef& gradient, Tensor computed, const Tensor& dloss) 
   gradient->accept(std::move(computed));
 }
 
+// Rows [begin, end) of the problem.
+Problem rows_of(const Problem& all, int64_t begin, int64_t end) {
+  const auto part = [&](const Tensor& of_rows) {
+    if (!of_rows.defined()) return Tensor();
+    return of_rows.reshape({of_rows.numel()}).slice(begin, end);
+  };
+  Problem problem = all;
+  problem.shape.rows = end - begin;
+  problem.targets = part(all.targets);
+  problem.weights = part(all.weights);
+  problem.host_targets = part(all.host_targets);
+  problem.host_weights = part(all.host_weights);
+  return problem;
+}
+
+// Gradients of a classifier, where they are asked for; `x` has to be there for the others.
+struct ClassifierGradients {
+  Tensor x, weight, bias;
+};
+
+void check_classifier(const char* who, const Var& x, const Var& weight, const Var& bias) {
+  check_same_kind(who, x, weight);
+  check_same_kind(who, x, bias);
+  check(weight.shape().rank() == 2 && x.shape().cols() == weight.shape()[1], who, "x is ",
+        x.shape(), ", weight is ", weight.shape(), '.');
+  check(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, who, "weight is ",
+        weight.shape(), ", bias is ", bias.shape(), '.');
+}
+
+// z = x W^T + b chunk by chunk; dx = dz W, dW = dz^T x and db = column sums of dz are computed in
+// the same pass, while a chunk's dz is in memory.
+void run_classifier(const Problem& problem, const Tensor& x, const Var& weight, const Var& bias,
+                    const ClassifierGradients& d, CrossEntropySums* sums) {
+  dispatch(x, [&](auto device, auto type) {
+    using T = decltype(type);
+    LinearCrossEntropy<T> args;
+    args.in = x.shape().cols();
+    args.x = x.data<T>();
+    args.weight = weight.value().data<T>();
+    args.bias = data_or_null<T>(bias.value());
+    args.targets = problem.rows();
+    args.host_targets = problem.host_rows();
+    args.grad_scale = 1.0 / problem.normalizer;
+    args.dx = data_or_null<T>(d.x);
+    args.d_weight = data_or_null<T>(d.weight);
+    args.d_bias = data_or_null<T>(d.bias);
+    kernels::linear_cross_entropy(device, problem.shape, args, sums);
+  });
+}
+
 }  // namespace
 
 // loss = sum over real rows of w ((1 - e) nll + e (logsumexp(z) - mean(z))) / normalizer.
@@ -118,47 +168,82 @@ CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
   return result;
 }
 
-// z = x W^T + b chunk by chunk; dx = dz W, dW = dz^T x and db = column sums of dz are computed in
-// the same pass, while a chunk's dz is in memory, so backward only delivers them.
+// Forward computes the gradients, too, while logits are in memory, so backward only delivers them.
 CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
                                   const Tensor& targets, const CrossEntropyOptions& options) {
-  check_same_kind("linear_cross_entropy", x, weight);
-  check_same_kind("linear_cross_entropy", x, bias);
-  check(weight.shape().rank() == 2 && x.shape().cols() == weight.shape()[1], "linear_cross_entropy",
-        "x is ", x.shape(), ", weight is ", weight.shape(), '.');
-  check(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear_cross_entropy",
-        "weight is ", weight.shape(), ", bias is ", bias.shape(), '.');
+  check_classifier("linear_cross_entropy", x, weight, bias);
   const Problem problem = make_problem("linear_cross_entropy", x.shape().rows(), weight.shape()[0],
                                        x.value().device(), targets, options);
   const bool recording = Tape::records(x, weight, bias);
-  Tensor dx = recording ? Tensor::empty_like(x.value()) : Tensor();
   // A frozen classifier is often the largest matrix of a model.
-  Tensor dw = Tape::records(weight) ? Tensor::empty_like(weight.value()) : Tensor();
-  Tensor db = Tape::records(bias) ? Tensor::empty_like(bias.value()) : Tensor();
+  ClassifierGradients d{recording ? Tensor::empty_like(x.value()) : Tensor(),
+                        Tape::records(weight) ? Tensor::empty_like(weight.value()) : Tensor(),
+                        Tape::records(bias) ? Tensor::empty_like(bias.value()) : Tensor()};
   const Tensor sums = empty_sums(x.value());
-  dispatch(x.value(), [&](auto device, auto type) {
-    using T = decltype(type);
-    LinearCrossEntropy<T> args;
-    args.in = x.shape().cols();
-    args.x = x.value().data<T>();
-    args.weight = weight.value().data<T>();
-    args.bias = data_or_null<T>(bias.value());
-    args.targets = problem.rows();
-    args.host_targets = problem.host_rows();
-    args.grad_scale = 1.0 / problem.normalizer;
-    args.dx = data_or_null<T>(dx);
-    args.d_weight = data_or_null<T>(dw);
-    args.d_bias = data_or_null<T>(db);
-    kernels::linear_cross_entropy(device, problem.shape, args, fields(sums));
-  });
+  run_classifier(problem, x.value(), weight, bias, d, fields(sums));
   CrossEntropy result = make_result(problem, sums, x.dtype());
   Tape::record({&x, &weight, &bias}, result.loss,
-               [dx, dw, db, gx = gradient_of(x), gw = gradient_of(weight),
+               [d, gx = gradient_of(x), gw = gradient_of(weight),
                 gb = gradient_of(bias)](const Tensor& dloss) mutable {
-                 deliver(gx, std::move(dx), dloss);
-                 deliver(gw, std::move(dw), dloss);
-                 deliver(gb, std::move(db), dloss);
+                 deliver(gx, std::move(d.x), dloss);
+                 deliver(gw, std::move(d.weight), dloss);
+                 deliver(gb, std::move(d.bias), dloss);
                });
+  return result;
+}
+
+Var linear_log_probabilities(const Var& x, const Var& weight, const Var& bias,
+                             const Tensor& targets, const std::vector<int64_t>& ends,
+                             const CrossEntropyOptions& options) {
+  const char* const who = "linear_log_probabilities";
+  check_classifier(who, x, weight, bias);
+  const CrossEntropyOptions plain{.ignore_index = options.ignore_index,
+                                  .normalizer = 1,
+                                  .precision = options.precision,
+                                  .softcap = options.softcap};
+  Problem problem =
+      make_problem(who, x.shape().rows(), weight.shape()[0], x.value().device(), targets, plain);
+  check(!ends.empty() && ends.back() == problem.shape.rows, who, "expected groups of ",
+        problem.shape.rows, " rows, got ends up to ", ends.empty() ? 0 : ends.back(), '.');
+  const auto groups = std::ssize(ends);
+  const Tensor rows = x.value().reshape({problem.shape.rows, x.shape().cols()});
+  std::vector<Var> sums;
+  std::vector<int32_t> group_of_row;
+  for (int64_t group = 0, begin = 0; group < groups; ++group) {
+    const int64_t end = ends[static_cast<size_t>(group)];
+    check(end > begin, who, "group ", group, " has no row.");
+    const Problem part = rows_of(problem, begin, end);
+    const Tensor of_group = empty_sums(x.value());
+    run_classifier(part, rows.slice(begin, end), weight, bias, {}, fields(of_group));
+    sums.emplace_back(of_group.slice(1, 2));
+    group_of_row.resize(static_cast<size_t>(end), static_cast<int32_t>(group));
+    begin = end;
+  }
+  const DType wide = x.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  Var result = [&] {
+    const NoTape constants;
+    return Var(affine(concat(sums, 0), -1, 0).value().to(wide));
+  }();
+  Tape::record(
+      {&x, &weight, &bias}, result,
+      [problem, x_value = x.value(), weight, bias, gx = gradient_of(x), gw = gradient_of(weight),
+       gb = gradient_of(bias), group_of_row = Tensor::from(group_of_row, {1, problem.shape.rows})](
+          const Tensor& dy) mutable {
+        // The derivative of a row's loss is that of its group, negated.
+        const NoTape constants;
+        const Var by_group = reshape(Var(dy.to(DType::kFloat64)), {dy.numel(), 1});
+        problem.host_targets = Tensor();  // they would need weights beside them
+        problem.weights = affine(embedding(group_of_row.to(dy.device()), by_group), -1, 0).value();
+        const auto room = [](const GradientRef& gradient, const Tensor& like) {
+          return gradient ? Tensor::empty_like(like) : Tensor();
+        };
+        const ClassifierGradients d{Tensor::empty_like(x_value), room(gw, weight.value()),
+                                    room(gb, bias.value())};
+        run_classifier(problem, x_value, weight, bias, d, fields(empty_sums(x_value)));
+        if (gx) gx->accept(d.x);
+        if (gw) gw->accept(d.weight);
+        if (gb) gb->accept(d.bias);
+      });
   return result;
 }
 
@@ -166,21 +251,6 @@ namespace {
 
 // Logits of a chunk of distilled_cross_entropy(): on a CPU they stay in its caches, more or less.
 constexpr int64_t kChunkElements = int64_t{1} << 20, kDeviceChunkElements = int64_t{1} << 26;
-
-// Rows [begin, end) of the problem.
-Problem rows_of(const Problem& all, int64_t begin, int64_t end) {
-  const auto part = [&](const Tensor& of_rows) {
-    if (!of_rows.defined()) return Tensor();
-    return of_rows.reshape({of_rows.numel()}).slice(begin, end);
-  };
-  Problem problem = all;
-  problem.shape.rows = end - begin;
-  problem.targets = part(all.targets);
-  problem.weights = part(all.weights);
-  problem.host_targets = part(all.host_targets);
-  problem.host_weights = part(all.host_weights);
-  return problem;
-}
 
 // The cross-entropy of logits, by their own values only.
 struct PlainCrossEntropy {

@@ -36,10 +36,10 @@ struct CrossEntropySums {
 /// The targets of some rows.
 struct RowTargets {
   const int32_t* targets = nullptr;  ///< (rows)
-  const float* weights = nullptr;    ///< (rows), positive; null: each is 1
+  const double* weights = nullptr;   ///< (rows); null: each is 1
 
   TAPESTRY_HOST_DEVICE double weight(int64_t row) const {
-    return weights == nullptr ? 1 : static_cast<double>(weights[row]);
+    return weights == nullptr ? 1 : weights[row];
   }
   RowTargets from(int64_t row) const {
     return {targets + row, weights == nullptr ? nullptr : weights + row};

@@ -50,6 +50,13 @@ struct Linear {
     return linear_cross_entropy(x, weight, bias, targets, options);
   }
 
+  /// The log-probabilities of targets under its logits, by groups of rows that end at `ends`.
+  Var log_probabilities(const Var& x, const Tensor& targets,
+                        const std::vector<int64_t>& ends) const {
+    return linear_log_probabilities(x, weight, bias, targets, ends,
+                                    {.precision = precision, .softcap = softcap});
+  }
+
   WeightMatrix weight;
   Var bias;
   Activation activation = Activation::kNone;

@@ -9,25 +9,41 @@ namespace {
 
 // The places that have a target, in the flattened batch, and their targets.
 struct Places {
-  Tensor rows;     ///< (1, M) int32
-  Tensor targets;  ///< (M) int32, in host memory
+  Tensor rows;                ///< (1, M) int32
+  Tensor targets;             ///< (M) int32, in host memory
+  std::vector<int64_t> ends;  ///< of the places of each row of the batch
+
+  // An embedding lookup in the hidden states takes the rows that have a target: (M, D).
+  Var of(const Var& hidden) const {
+    const int64_t size = hidden.shape().cols();
+    const Var all = reshape(hidden, {hidden.shape().rows(), size});
+    return reshape(embedding(rows, all), {targets.numel(), size});
+  }
 };
 
 Places places_with_target(const Tensor& targets, int32_t no_target, Device device) {
+  const int64_t rows = targets.shape()[0], width = targets.shape()[1];
+  Places places;
   if (!ShapesOnly::has_memory(targets.bytes())) {  // as if all had one
     const int64_t count = targets.numel();
-    return {Tensor::empty({1, count}, DType::kInt32, device),
-            Tensor::empty({count}, DType::kInt32)};
+    for (int64_t row = 0; row < rows; ++row) places.ends.push_back((row + 1) * width);
+    places.rows = Tensor::empty({1, count}, DType::kInt32, device);
+    places.targets = Tensor::empty({count}, DType::kInt32);
+    return places;
   }
-  std::vector<int32_t> rows, wanted;
-  const auto ids = targets.to_vector<int32_t>();
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] == no_target) continue;
-    rows.push_back(static_cast<int32_t>(i));
-    wanted.push_back(ids[i]);
+  std::vector<int32_t> found, wanted;
+  const int32_t* const ids = targets.data<int32_t>();
+  for (int64_t i = 0; i < rows * width; ++i) {
+    if (ids[i] != no_target) {
+      found.push_back(static_cast<int32_t>(i));
+      wanted.push_back(ids[i]);
+    }
+    if ((i + 1) % width == 0) places.ends.push_back(std::ssize(found));
   }
-  const auto count = static_cast<int64_t>(rows.size());
-  return {Tensor::from(rows, {1, count}, device), Tensor::from(wanted, {count})};
+  const auto count = std::ssize(found);
+  places.rows = Tensor::from(found, {1, count}, device);
+  places.targets = Tensor::from(wanted, {count});
+  return places;
 }
 
 }  // namespace
@@ -78,11 +94,16 @@ CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_op
   if (!masked) {
     return output.loss(scaled_for_logits(options, x), batch.targets, loss_options);
   }
-  // An embedding lookup in the hidden states takes the rows that have a target, about one in seven.
   const Places places = places_with_target(batch.targets, vocabulary.no_target, batch.ids.device());
-  x = embedding(places.rows, reshape(x, {batch.ids.numel(), options.hidden_size}));
-  x = reshape(x, {places.targets.numel(), options.hidden_size});
+  x = places.of(x);
   return output.loss(head ? (*head)(x) : x, places.targets, loss_options);
+}
+
+Var LanguageModel::log_probabilities(const Batch& batch) const {
+  const Var x =
+      hidden(batch.ids, batch.lengths, batch.segments, {.prefix_lengths = batch.prefix_lengths});
+  const Places places = places_with_target(batch.targets, vocabulary.no_target, batch.ids.device());
+  return output.log_probabilities(places.of(x), places.targets, places.ends);
 }
 
 void LanguageModel::add(const Tensor& ids, const std::vector<int32_t>& lengths, bool prefix,

@@ -41,6 +41,10 @@ struct LanguageModel {
   /// Cross-entropy at the places that have a target. A masked model computes its head only there.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
+  /// The log-probability of all targets of each row, which has at least one: (B), float32 or wider.
+  /// Causal models only. Their targets are in host memory.
+  Var log_probabilities(const Batch& batch) const;
+
   /// ids (B, T), lengths (B) or undefined, -> hidden states (B, T, D) after the head's transform.
   Var hidden(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {},
              const AttentionContext& context = {}) const;

@@ -125,7 +125,7 @@ struct Selection {
 
   std::vector<int32_t> rows;     // of x
   std::vector<int32_t> targets;  // theirs
-  std::vector<float> weights;    // of the same rows, or empty
+  std::vector<double> weights;   // of the same rows, or empty
   std::vector<int32_t> places;   // where `rows` has each row of x (ignored: any ignored one)
 };
 

@@ -15,7 +15,7 @@ struct Reference {
   std::vector<double> dz;
 
   Reference(const CrossEntropyShape& shape, const std::vector<double>& logits,
-            const Values<int32_t>& targets, double grad_scale, const Values<float>& weights = {})
+            const Values<int32_t>& targets, double grad_scale, const Values<double>& weights = {})
       : dz(logits.size(), 0.0) {
     for (int64_t r = 0; r < shape.rows; ++r) {
       if (targets[r] == shape.ignore_index) continue;
@@ -54,9 +54,9 @@ Values<int32_t> some_targets(int64_t rows, int64_t classes, int64_t ignore_every
 }
 
 // So that no digit is lost where they are added.
-Values<float> some_weights(int64_t rows) {
-  Values<float> weights(static_cast<size_t>(rows));
-  for (size_t r = 0; r < weights.size(); ++r) weights[r] = 0.25F * static_cast<float>(1 + r % 9);
+Values<double> some_weights(int64_t rows) {
+  Values<double> weights(static_cast<size_t>(rows));
+  for (size_t r = 0; r < weights.size(); ++r) weights[r] = 0.25 * static_cast<double>(1 + r % 9);
   return weights;
 }
 
@@ -69,7 +69,7 @@ void expect_sums(const CrossEntropySums& got, const CrossEntropySums& expected, 
 template <class T>
 CrossEntropySums cross_entropy(const CrossEntropyShape& shape, const Values<T>& logits,
                                const Values<int32_t>& targets, double grad_scale, T* dlogits,
-                               const Values<float>& weights = {}) {
+                               const Values<double>& weights = {}) {
   Values<CrossEntropySums> sums(1);
   const RowTargets rows{targets.data(), weights.empty() ? nullptr : weights.data()};
   kernels::cross_entropy(TestDevice{}, shape, logits.data(), rows, grad_scale, dlogits,
@@ -244,7 +244,7 @@ struct Classifier {
 
   int64_t rows, classes, in;
   Values<T> x, weight, bias;
-  Values<float> weights = {};  // of rows; empty: each is 1
+  Values<double> weights = {};  // of rows; empty: each is 1
   double softcap = 0;
 };
 
