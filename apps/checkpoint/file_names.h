@@ -6,6 +6,8 @@ namespace tapestry {
 inline constexpr const char* kConfigFile = "config.json";
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+/// What the task keeps (TrainingTask::kept()); only if it does.
+inline constexpr const char* kTaskFile = "task.safetensors";
 inline constexpr const char* kTrainerStateFile = "trainer_state.json";
 /// Describes what happened; only in the weights of an update that went wrong.
 inline constexpr const char* kIncidentFile = "incident.txt";

@@ -55,7 +55,8 @@ void settle_sizes(ModelOptions& model) {
 // A vocabulary that is learnt for a template of ours has a token for each of its marks.
 void add_chat_symbols(Config& config) {
   const bool own = config.data.chat_template == DataOptions::kOwnTemplate;
-  if (!config.tokenizer.is_trained() || !config.data.chat_template_path.empty()) return;
+  const bool is_learnt = config.tokenizer.is_trained() && config.init_from.empty();
+  if (!is_learnt || !config.data.chat_template_path.empty()) return;
   for (const BuiltInTemplate& one : built_in_templates()) {
     if (!own && config.data.chat_template != one.name) continue;
     std::vector<std::string>& symbols = config.tokenizer.user_symbols;
@@ -76,6 +77,8 @@ bool has_r_drop(const TaskKind& task) {
 double usual_learning_rate(const Config& config) {
   const bool factor = config.schedule.type == ScheduleType::kNoam;
   if (factor) return 1;
+  // It moves a model that can answer already.
+  if (config.task->usual().compared) return 1e-6;
   const OptimizerOptions& optimizer = config.optimizer;
   const bool as_adamw = optimizer.type == OptimizerType::kMuon &&
                         optimizer.muon.adjust_lr_fn == RateByShape::kMatchRmsAdamW;

@@ -22,6 +22,7 @@
 #include "nn/decoding/decoding.h"
 #include "nn/layers/adapter.h"
 #include "nn/models/model_options.h"
+#include "nn/models/preference.h"
 #include "nn/models/text_embedder.h"
 #include "optim/gradient_exchange.h"
 #include "optim/optimizer.h"
@@ -138,6 +139,7 @@ struct Config {
   MaskingOptions masking;
   DenoisingOptions denoising;
   ContrastiveOptions embedding;
+  PreferenceOptions preference;
   ModelType model_type = ModelType::kEncoderDecoder;
   ModelOptions model;
   BatchOptions batch;

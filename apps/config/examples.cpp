@@ -30,6 +30,19 @@ constinit const ExampleKind kTalkExamples{
     .matches = [](const CorpusSpec& corpus, TextRows) { return !corpus.messages_column.empty(); },
     .shortest = 3,
     .talks = true};
+constinit const ExampleKind kPreferenceExamples{.name = "prompts with two answers",
+                                                .shortest = 3,
+                                                .prompted = true,
+                                                .compared = true,
+                                                .has_choices = false};
+constinit const ExampleKind kPreferenceTalkExamples{
+    .name = "talks with two answers",
+    .condition = "with chosen_column",
+    .matches = [](const CorpusSpec& corpus, TextRows) { return corpus.compares_talks(); },
+    .shortest = 3,
+    .compared = true,
+    .talks = true,
+    .has_choices = false};
 // A row has bos, a token and eos.
 constinit const ExampleKind kLabelledExamples{
     .name = "texts with a class each", .shortest = 3, .has_classes = true};

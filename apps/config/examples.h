@@ -30,6 +30,7 @@ struct ExampleKind {
   bool has_documents = false;  ///< the key data.rows cuts them into rows
   bool joined = false;         ///< rows are blocks of a stream of tokens
   bool prompted = false;       ///< prompts, and the answers that follow them
+  bool compared = false;       ///< two answers to each prompt, of which one is better
   bool talks = false;          ///< messages of a user and an assistant, by a chat template
   bool has_classes = false;    ///< data.labels
   bool in_windows = false;     ///< long contexts are read in windows
@@ -46,11 +47,13 @@ extern const ExampleKind kTextExamples;      ///< documents, which the task cuts
 extern const ExampleKind kBlockExamples;     ///< documents, joined and cut into blocks
 extern const ExampleKind kDocumentExamples;  ///< documents, a row each
 extern const ExampleKind kPromptExamples;
-extern const ExampleKind kTalkExamples;      ///< records with messages
-extern const ExampleKind kLabelledExamples;  ///< texts with a class each
-extern const ExampleKind kRatedExamples;     ///< texts with a number each
-extern const ExampleKind kTaggedExamples;    ///< sentences with a tag for each word
-extern const ExampleKind kImageExamples;     ///< images with a class each
+extern const ExampleKind kTalkExamples;            ///< records with messages
+extern const ExampleKind kPreferenceExamples;      ///< prompts with a better and a worse answer
+extern const ExampleKind kPreferenceTalkExamples;  ///< talks that go on in two ways
+extern const ExampleKind kLabelledExamples;        ///< texts with a class each
+extern const ExampleKind kRatedExamples;           ///< texts with a number each
+extern const ExampleKind kTaggedExamples;          ///< sentences with a tag for each word
+extern const ExampleKind kImageExamples;           ///< images with a class each
 extern const ExampleKind kQuestionExamples;
 extern const ExampleKind kPointExamples;
 

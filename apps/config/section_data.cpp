@@ -222,6 +222,37 @@ void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
   bind_split(s, corpus);
 }
 
+// Templates of a prompt and two answers, or the messages of two talks.
+void bind_preferences(ConfigSection& s, CorpusSpec& corpus) {
+  prefer_overrides(s, with_records(""));
+  const RecordFormat& format = chosen_format(s, corpus, kJsonl);
+  const auto given = [&](const char* key, const std::string& value) {
+    return s.given(key) || !value.empty();
+  };
+  const bool talks = given("chosen_column", corpus.chosen_column) ||
+                     given("rejected_column", corpus.rejected_column);
+  bind_records(s, corpus, format, CorpusSpec::Kind::kPreferences, {});
+  constexpr const char* kTexts[] = {"prompt", "chosen", "rejected"};
+  constexpr const char* kTalks[] = {"prompt_column", "chosen_column", "rejected_column"};
+  for (const char* key : talks ? kTexts : kTalks) s.know(key);
+  if (talks) {
+    s.require("chosen_column", corpus.chosen_column,
+              "Instead of templates: the field with the messages of the better talk, each with "
+              "role and content. What differs from the other talk is the answer.");
+    s.require("rejected_column", corpus.rejected_column,
+              "Field with the messages of the worse talk.");
+    s.read("prompt_column", corpus.prompt_column,
+           "Field with the messages that both talks begin with, where theirs are not whole.");
+  } else {
+    s.require("prompt", corpus.prompt,
+              "What the model reads, with fields of the record in braces, as in task clm: "
+              "\"{prompt}\".");
+    s.require("chosen", corpus.chosen, "The better answer, likewise: \"{chosen}\".");
+    s.require("rejected", corpus.rejected, "The worse answer, likewise: \"{rejected}\".");
+  }
+  bind_split(s, corpus);
+}
+
 // Keys of questions whose answers are spans of a context.
 void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, with_records("squad"));

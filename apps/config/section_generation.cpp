@@ -60,6 +60,28 @@ void bind_embedding(ConfigSection& s, Config& config) {
          "Sources are found by their targets, too, not only targets by their sources.");
 }
 
+void bind_preference(ConfigSection& s, Config& config) {
+  using Loss = PreferenceLoss;
+  PreferenceOptions& preference = config.preference;
+  s.read_choice(
+      "loss", preference.loss,
+      {{"dpo", Loss::kDpo}, {"ipo", Loss::kIpo}, {"orpo", Loss::kOrpo}, {"simpo", Loss::kSimpo}},
+      "dpo and ipo compare answers with the model of init_from, whose log-probabilities "
+      "are computed once, before the first update; orpo and simpo do without.");
+  s.read(
+      "beta", preference.beta,
+      "Factor of the rewards: the larger, the nearer dpo and ipo stay to the model of init_from; "
+      "simpo needs 2 or more. Of orpo the weight of the odds.",
+      positive());
+  s.read_if(preference.loss == Loss::kSimpo, "without loss: simpo", "margin", preference.margin,
+            "How much larger the reward of the better answer should be.", at_least(0));
+  s.read_if(preference.loss == Loss::kDpo, "without loss: dpo", "label_smoothing",
+            preference.label_smoothing,
+            "Share of examples whose answers are thought to be swapped.", from_up_to_below(0, 0.5));
+  s.read("chosen_weight", preference.chosen_weight,
+         "Adds so much of the better answer's negative log-likelihood by token.", at_least(0));
+}
+
 void bind_answers(ConfigSection& s, Config& config) {
   AnswerOptions& answers = config.answers;
   s.read("max_answer_length", answers.max_answer_length, "Longest answer in tokens.",

@@ -38,6 +38,8 @@ void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus);
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus);
 /// Texts with a label each: a number, or names with commas between them.
 void bind_labelled_texts(ConfigSection& s, CorpusSpec& corpus);
+/// Prompts, or talks, with a better and a worse answer.
+void bind_preferences(ConfigSection& s, CorpusSpec& corpus);
 /// Questions about contexts.
 void bind_questions(ConfigSection& s, CorpusSpec& corpus);
 /// Sentences whose words have a tag each.
@@ -61,6 +63,7 @@ void bind_distributed(ConfigSection& s, Config& config);
 void bind_generation(ConfigSection& s, Config& config);
 void bind_evaluation(ConfigSection& s, Config& config);
 void bind_embedding(ConfigSection& s, Config& config);
+void bind_preference(ConfigSection& s, Config& config);
 void bind_answers(ConfigSection& s, Config& config);
 
 // The sections that only some tasks have.
@@ -73,6 +76,8 @@ inline constexpr TaskSection kGeneration{
     bind_generation};
 inline constexpr TaskSection kVectors{"embedding", "How the vectors of pairs are compared.",
                                       bind_embedding};
+inline constexpr TaskSection kPreference{"preference", "How the better answer is learnt.",
+                                         bind_preference};
 inline constexpr TaskSection kAnswers{"answers", "What may be an answer.", bind_answers};
 inline constexpr TaskSection kEvaluation{"evaluation", "How translations are judged.",
                                          bind_evaluation};

@@ -81,9 +81,12 @@ struct TaskKind {
   bool learns_from_teacher = false;                ///< has training.teacher
   bool needs_mask_piece = false;                   ///< the tokenizer has a piece for the mask ...
   int64_t sentinels = 0;                           ///< ... and pieces for this many gaps
+  const char* models_of = nullptr;                 ///< a task whose models its own are; null: none
   void (*set_defaults)(Config& config) = nullptr;  ///< sets defaults that differ from Config's own
   std::vector<TaskExamples> examples = {};         ///< first the default; of the rows of a Task
 
+  /// The name of the task that first has its models: other programs know no other task of them.
+  const char* name_of_models() const { return models_of != nullptr ? models_of : name; }
   bool can(Ability ability) const { return (abilities & ability) != 0; }
   bool reads(Medium medium) const;
   /// The examples that it has by default.

@@ -160,8 +160,9 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
     return reasons;
   }
   const bool known_task = std::any_of(
-      architecture.classes.begin(), architecture.classes.end(),
-      [&](const ModelClass& row) { return std::string_view(row.task) == config.task->name; });
+      architecture.classes.begin(), architecture.classes.end(), [&](const ModelClass& row) {
+        return std::string_view(row.task) == config.task->name_of_models();
+      });
   // Vectors need no head.
   if (!known_task && !config.task->can(kEmbedsTexts))
     reasons.push_back(concat("task: ", config.task->name, " has no place in ", architecture.name));
@@ -239,7 +240,7 @@ Json their_config(const Architecture& architecture, const ModelFacts& facts, Rea
   reasons = misfits(architecture, config);
   Json theirs = {{"architectures", Json::array()}, {"model_type", architecture.name}};
   for (const ModelClass& row : architecture.classes) {
-    if (std::string_view(row.task) != config.task->name) continue;
+    if (std::string_view(row.task) != config.task->name_of_models()) continue;
     theirs["architectures"] = {row.name};
     break;
   }

@@ -58,8 +58,9 @@ const CardTask& task_row(const Config& config, const Json& theirs) {
       names[0].get<std::string>().ends_with("Model")) {
     return kHeadless;
   }
-  const auto* const found = std::ranges::find_if(
-      kTasks, [&](const CardTask& row) { return std::string_view(row.task) == config.task->name; });
+  const auto* const found = std::ranges::find_if(kTasks, [&](const CardTask& row) {
+    return std::string_view(row.task) == config.task->name_of_models();
+  });
   check(found != std::end(kTasks), "export", "no card for task ", config.task->name, '.');
   return *found;
 }

@@ -43,7 +43,7 @@ namespace {
 
 // PEFT's name for the task of a model; null if it has no class for it.
 Json task_type(const Config& config) {
-  const std::string task = config.task->name;
+  const std::string task = config.task->name_of_models();
   if (task == "clm") return "CAUSAL_LM";
   if (task == "translation") return "SEQ_2_SEQ_LM";
   if (task == "classification" && examples_of(config).of_text()) return "SEQ_CLS";

@@ -323,6 +323,7 @@ void Resume::go_on(Checkpoint checkpoint, Config& config) {
   changes_ = changes_between(before, config);
   before_ = before;
   model_ = TensorReader(checkpoint.open(kModelFile));
+  if (checkpoint.contains(kTaskFile)) task_ = TensorReader(checkpoint.open(kTaskFile));
   weights_only_ = checkpoint.contains(kIncidentFile);
   if (!weights_only_) training_ = TensorReader(checkpoint.open(kOptimizerFile));
 }

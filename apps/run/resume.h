@@ -75,6 +75,8 @@ class Resume {
   const TensorReader& model() const { return model_; }
   /// The other tensors of a trainer's checkpoint.
   const TensorReader& training() const { return training_; }
+  /// Those that its task keeps.
+  const TensorReader& task() const { return task_; }
 
  private:
   void begin(std::optional<Checkpoint> found, Config& config);
@@ -93,7 +95,7 @@ class Resume {
   std::string passed_over_, changes_;
   std::vector<std::string> consequences_, warnings_;
   std::optional<Config> before_;  // of the checkpoint
-  TensorReader model_, training_;
+  TensorReader model_, training_, task_;
   std::optional<std::vector<std::string>> old_labels_;  // of the model in init_from
   std::string asked_initializer_;  // "model.initializer: kaiming" where that model has another one
 };

@@ -42,6 +42,11 @@ void tell_start(const Config& config, const Resume& resume, RunLog& log) {
   if (config.lora.rank > 0 && config.init_from.empty() && !resume.goes_on()) {
     log.warn("training.lora without init_from: what stays as it is was drawn at random");
   }
+  const bool compared = examples_of(config).compared && config.preference.has_reference();
+  if (compared && config.init_from.empty() && !resume.goes_on()) {
+    log.warn(
+        "preference.loss without init_from: it compares with a model that was drawn at random");
+  }
 }
 
 void tell_machine(const Config& config, Device device, const Ranks& ranks, RunLog& log) {

@@ -60,6 +60,17 @@ CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch, const Dr
                    : training_loss(model, pairs, options, run.teacher);
 }
 
+// Two rows for each example.
+CrossEntropy loss_of_answers(const LanguageModel& model, const LanguageModel::Batch& rows,
+                             const PreferenceOptions& preference,
+                             const CrossEntropyOptions& options) {
+  const Shape& shape = rows.ids.shape();
+  const Var found = model.log_probabilities(rows);
+  ComparedAnswers answers{found, std::vector<int64_t>(static_cast<size_t>(shape[0]), shape[1])};
+  if (preference.has_reference()) answers.reference = Tensor::empty_like(found.value());
+  return preference_loss(answers, preference, options.normalizer);
+}
+
 }  // namespace
 
 std::vector<BatchSizes> batches_of(const Config& config) {
@@ -103,13 +114,17 @@ CrossEntropy dry_loss(const RnnAttention& model, const BatchSizes& batch, const 
   return loss_of_pairs(model, batch, run, options);
 }
 
-CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& batch, const DryRun& run,
+CrossEntropy dry_loss(const LanguageModel& model, const BatchSizes& examples, const DryRun& run,
                       const CrossEntropyOptions& options) {
   const bool masked = !traits_of(run.config.model_type).writes;
+  const bool compared = examples_of(run.config).compared;
+  BatchSizes batch = examples;
+  if (compared) batch.rows *= 2;
   const Device device = parse_device(run.config.device);
   LanguageModel::Batch rows{ids(batch.rows, batch.target, device),
                             targets(batch, masked ? run.config.masking.probability : 1)};
   if (!examples_of(run.config).joined) rows.lengths = lengths(batch.rows, batch.target, device);
+  if (compared) return loss_of_answers(model, rows, run.config.preference, options);
   return training_loss(model, rows, options, run.teacher);
 }
 

@@ -10,10 +10,10 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/config/sections.h"
-#include "apps/tasks/chat.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/models.h"
-#include "apps/tasks/prompt_answering.h"
+#include "apps/tasks/prompts/chat.h"
+#include "apps/tasks/prompts/prompt_answering.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "apps/tasks/text_models.h"

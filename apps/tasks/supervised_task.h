@@ -48,6 +48,10 @@ inline BatchOptions unshuffled(BatchOptions options) {
 ///   measure(corpus, options, group, details)   as TrainingTask::measure
 ///   choices()             how many values a target may have; 0: any number
 ///
+/// and if it keeps something, as TrainingTask::kept() and begin():
+///
+///   kept(), begin(anew, group)
+///
 /// For a type of batch there is rows_of(batch, begin, end): these rows of it.
 template <class Kind>
 class SupervisedTask final : public TrainingTask {
@@ -95,6 +99,13 @@ class SupervisedTask final : public TrainingTask {
     return choices > 0 ? std::log(static_cast<double>(choices)) : TrainingTask::uniform_nll();
   }
   std::map<std::string, std::string> files() const override { return kind_.model->files(); }
+  NamedTensors kept() const override {
+    if constexpr (requires { kind_.kept(); }) return kind_.kept();
+    return {};
+  }
+  void begin(bool anew) override {
+    if constexpr (requires { kind_.begin(anew, group_); }) kind_.begin(anew, group_);
+  }
 
  private:
   using Loader = tapestry::Loader<decltype(std::declval<const Kind&>().batches(DataPosition()))>;

@@ -12,6 +12,7 @@ namespace tapestry {
 
 extern const Task kTranslation;
 extern const Task kClm;
+extern const Task kPreferenceTask;
 extern const Task kMlm;
 extern const Task kDenoising;
 extern const Task kClassification;
@@ -25,17 +26,12 @@ extern const Task kRegression;
 namespace {
 
 const TaskKind* const kTasks[] = {
-    &kTranslation,
-    &kClm,
-    &kMlm,
-    &kDenoising,
-    &kClassification,
-    &kTokenClassification,
-    &kMultiLabel,
-    &kTextRegression,
-    &kEmbedding,
-    &kQuestionAnswering,
-    &kRegression,
+    &kTranslation,         &kClm,
+    &kPreferenceTask,      &kMlm,
+    &kDenoising,           &kClassification,
+    &kTokenClassification, &kMultiLabel,
+    &kTextRegression,      &kEmbedding,
+    &kQuestionAnswering,   &kRegression,
 };
 
 }  // namespace

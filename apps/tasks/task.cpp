@@ -205,10 +205,25 @@ struct TaskScore {
   bool in_percent = true;
 };
 constexpr TaskScore kScores[] = {
-    {"accuracy"},       {"exact_match"},     {"f1"},          {"micro_f1"},    {"macro_f1"},
-    {"precision"},      {"recall"},          {"rouge_1"},     {"rouge_2"},     {"rouge_l"},
-    {"pearson", false}, {"spearman", false}, {"recall_at_1"}, {"recall_at_5"}, {"recall_at_10"},
+    {"accuracy"},
+    {"exact_match"},
+    {"f1"},
+    {"micro_f1"},
+    {"macro_f1"},
+    {"precision"},
+    {"recall"},
+    {"rouge_1"},
+    {"rouge_2"},
+    {"rouge_l"},
+    {"pearson", false},
+    {"spearman", false},
+    {"recall_at_1"},
+    {"recall_at_5"},
+    {"recall_at_10"},
     {"mrr", false},
+    {"likelier"},
+    {"margin", false},
+    {"chosen_reward", false},
 };
 
 const TaskScore* find_score(const std::string& metric) {

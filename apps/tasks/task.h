@@ -90,6 +90,12 @@ class TrainingTask {
   /// apply. `details` may be null. Ranks may ask for different numbers of samples.
   virtual std::map<std::string, double> measure(HeldOut set, const CrossEntropyOptions& options,
                                                 ValidationDetails* details) = 0;
+  /// What the task knows of the model before its first update, in host memory: a checkpoint keeps
+  /// it. Empty: nothing.
+  virtual NamedTensors kept() const { return {}; }
+  /// Called by all ranks together, before the first update. Either a training begins and the
+  /// parameters are its first ones, or kept() was read from the checkpoint that is resumed.
+  virtual void begin(bool /*anew*/) {}
   /// Files that a checkpoint needs besides the tensors: config.json, tokenizers.
   virtual std::map<std::string, std::string> files() const = 0;
 };

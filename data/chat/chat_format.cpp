@@ -12,6 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kMessages = "messages";  // the variable of the templates
+
 const BuiltInTemplate kBuiltIn[] = {
     {"chatml",
      "{%- for message in messages -%}\n"
@@ -33,7 +35,7 @@ Json variables_of(const ChatFormat& format, const Json& record, const std::strin
   const auto more = record.find("chat_template_kwargs");
   if (more != record.end() && more->is_object()) variables.update(*more);
   const Json& all = record.at(messages);
-  variables["messages"] =
+  variables[kMessages] =
       Json(Json::array_t(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)));
   variables["add_generation_prompt"] = prompt;
   return variables;
@@ -143,6 +145,54 @@ Talk talk_of(const ChatFormat& format, const Json& record, const std::string& me
 std::string chat_prompt(const ChatFormat& format, const Json& record, const std::string& messages) {
   const size_t count = record.at(messages).size();
   return format.chat.render(variables_of(format, record, messages, count, /*prompt=*/true)).text;
+}
+
+std::string compare_talks(const ChatFormat& format, const Json& record,
+                          const ComparedFields& fields, ComparedTalks& compared) {
+  Json talks[2];
+  for (const auto& [name, talk] :
+       {std::pair{&fields.chosen, &talks[0]}, std::pair{&fields.rejected, &talks[1]}}) {
+    *talk = record;
+    for (const std::string* part : {&fields.prompt, name}) {
+      if (part->empty()) continue;
+      const std::string problem = talk_problem(record, *part, /*answered=*/part == name);
+      if (!problem.empty()) return problem;
+    }
+    Json messages = fields.prompt.empty() ? Json::array() : record.at(fields.prompt);
+    for (const Json& message : record.at(*name)) messages.push_back(message);
+    for (const std::string* part : {&fields.prompt, &fields.chosen, &fields.rejected}) {
+      talk->erase(*part);
+    }
+    (*talk)[kMessages] = std::move(messages);
+  }
+  const Json& chosen = talks[0].at(kMessages);
+  const Json& rejected = talks[1].at(kMessages);
+  const size_t least = std::min(chosen.size(), rejected.size());
+  size_t common = 0;
+  while (common < least && chosen[common] == rejected[common]) ++common;
+  if (common == least) {
+    return concat("the talks of '", fields.chosen, "' and '", fields.rejected,
+                  chosen.size() == rejected.size() ? "' are equal" : "' begin alike, and one ends");
+  }
+  if (common == 0) {
+    return concat("the talks of '", fields.chosen, "' and '", fields.rejected,
+                  "' have no message in common, to which they answer");
+  }
+  if (!is_answer(chosen[common]) || !is_answer(rejected[common])) {
+    return concat("message ", common + 1,
+                  ", in which the talks differ first, is not the assistant's");
+  }
+  compared.prompt =
+      format.chat.render(variables_of(format, talks[0], kMessages, common, /*prompt=*/true)).text;
+  for (const auto& [talk, rest] :
+       {std::pair{&talks[0], &compared.chosen}, std::pair{&talks[1], &compared.rejected}}) {
+    const size_t count = talk->at(kMessages).size();
+    const std::string text =
+        format.chat.render(variables_of(format, *talk, kMessages, count, /*prompt=*/false)).text;
+    const int64_t begin = end_of_beginning(text, compared.prompt, format, common);
+    *rest = text.substr(static_cast<size_t>(begin));
+  }
+  return "";
 }
 
 std::string answer_end(const ChatFormat& format) {

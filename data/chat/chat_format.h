@@ -60,6 +60,21 @@ Talk talk_of(const ChatFormat& format, const nlohmann::ordered_json& record,
 std::string chat_prompt(const ChatFormat& format, const nlohmann::ordered_json& record,
                         const std::string& messages);
 
+/// Two talks that begin alike: what both begin with, as chat_prompt() writes it, and how each goes
+/// on.
+struct ComparedTalks {
+  std::string prompt, chosen, rejected;
+};
+/// The members of a record with the messages of two talks. With `prompt` its messages stand before
+/// both.
+struct ComparedFields {
+  std::string prompt, chosen, rejected;
+};
+/// Sets `compared`, and returns "", or what is wrong with the record. Throws Error(kData) where the
+/// template refuses a talk, Error(kConfig) where it does not tell where a talk goes on.
+std::string compare_talks(const ChatFormat& format, const nlohmann::ordered_json& record,
+                          const ComparedFields& fields, ComparedTalks& compared);
+
 /// The text that the template puts behind an answer, without white space at its ends: "<|im_end|>".
 /// "" if there is none, or if the template has no such talks.
 std::string answer_end(const ChatFormat& format);

@@ -60,6 +60,7 @@ std::vector<Column> columns_of(Kind kind) {
     case Kind::kImages:
     case Kind::kPrompted:
     case Kind::kTalks:
+    case Kind::kPreferences:
       break;
   }
   return {};
@@ -188,6 +189,7 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   if (!squad.empty()) return Kind::kQuestions;
   if (!conll.empty()) return Kind::kTagged;
   if (!messages_column.empty()) return Kind::kTalks;
+  if (compares_talks() || !chosen.empty() || !rejected.empty()) return Kind::kPreferences;
   if (!prompt.empty() || !answer.empty()) return Kind::kPrompted;
   if (!label_column.empty()) return Kind::kLabelled;
   for (const Kind one :
@@ -275,10 +277,26 @@ void CorpusSpec::validate(const OptionReport& report) const {
     validate_template(report, "prompt", prompt, records.format->has_columns);
     validate_template(report, "answer", answer, records.format->has_columns);
   }
-  report.expect(it == Kind::kPrompted || (prompt.empty() && answer.empty()), "prompt",
+  const bool compared = it == Kind::kPreferences && !compares_talks();
+  if (compared) {
+    for (const auto& [key, text] : {std::pair{"prompt", &prompt}, std::pair{"chosen", &chosen},
+                                    std::pair{"rejected", &rejected}}) {
+      validate_template(report, key, *text, records.format->has_columns);
+    }
+  }
+  report.expect(it == Kind::kPrompted || compared || (prompt.empty() && answer.empty()), "prompt",
                 "and answer need ", record_format_names(), ", got ", str(), '.');
-  report.expect(messages_column.empty() || (has_records() && records.format == &kJsonl),
-                "messages_column", "needs a jsonl, got ", str(), '.');
+  const bool in_json = has_records() && records.format == &kJsonl;
+  report.expect(messages_column.empty() || in_json, "messages_column", "needs a jsonl, got ", str(),
+                '.');
+  if (compares_talks()) {
+    report.expect(in_json, "chosen_column", "needs a jsonl, got ", str(), '.');
+    report.expect(!chosen_column.empty() && !rejected_column.empty(), "chosen_column",
+                  "and rejected_column stand together, got '", chosen_column, "' and '",
+                  rejected_column, "'.");
+    report.expect(chosen_column != rejected_column, "rejected_column",
+                  "must differ from chosen_column, got ", chosen_column, " twice.");
+  }
   const std::string& header = records.header;
   report.expect_one_of("header", header, RecordFile::kHeaders);
   report.expect(header == "auto" || (has_records() && records.format->has_columns), "header",

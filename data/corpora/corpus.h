@@ -50,6 +50,9 @@ struct ChatFormat;
 ///
 ///   prompt and answer           prompts that a causal model answers (data/examples/prompts.h)
 ///   messages_column             talks with an assistant (data/examples/talks.h)
+///   prompt, chosen and rejected, or chosen_column and rejected_column
+///                               prompts with a better and a worse answer
+///                               (data/examples/preferences.h)
 ///   label_column                texts with a class each; so are images (data/images/images.h)
 ///   context_column              questions about texts (data/examples/questions.h), as are squad's
 ///   x_column, x_columns, y_column, class_column   points for regression (data/examples/points.h)
@@ -83,7 +86,10 @@ struct CorpusSpec {
   std::string class_column;            ///< of points: the class of each, instead of y_column
   std::string prompt;  ///< the Template (data/corpora/records/records.h) of what is read ...
   std::string answer;  ///< ... and of what is answered
-  std::string messages_column;  ///< of talks (data/corpora/records/chat_reader.h): their messages
+  std::string messages_column;   ///< of talks (data/corpora/records/chat_reader.h): their messages
+  std::string chosen, rejected;  ///< of preferences: the Templates of both answers
+  /// Of preferences in talks: messages that both talks begin with, or ""; the messages of both.
+  std::string prompt_column, chosen_column, rejected_column;
   std::shared_ptr<const ChatFormat> chat;  ///< how talks become text; null: as usual
   std::string ding;                        ///< Ding dictionary file, see data/corpora/ding.h
   std::string direction = "de-en";         ///< of ding: one of kDirections
@@ -121,6 +127,7 @@ struct CorpusSpec {
     kImages,
     kPrompted,
     kTalks,
+    kPreferences,
     kQuestions,
     kTagged,
     kPoints
@@ -130,6 +137,10 @@ struct CorpusSpec {
   /// True if its pairs are translations: for kParallel, kPairs and kDing.
   bool has_target() const;
   bool has_records() const { return !records.path.empty(); }
+  /// True for preferences between talks.
+  bool compares_talks() const {
+    return !prompt_column.empty() || !chosen_column.empty() || !rejected_column.empty();
+  }
   bool has_pair_weights() const { return !pair_weights.empty() || !pair_weight_column.empty(); }
   /// The columns of x.
   std::vector<std::string> features() const {
@@ -155,6 +166,7 @@ std::vector<std::string> files_of(const std::vector<CorpusSpec>& specs);
 struct TextPair {
   std::string source;
   std::string target;  ///< empty for kText, the label for kLabelled, the answer for kPrompted
+  std::string rejected = {};  ///< of kPreferences: the worse answer; the target is the better one
   /// Of kTalks: the bytes of the source that are learnt; the target is empty.
   std::vector<std::pair<int64_t, int64_t>> answers = {};
   std::string place;  ///< "file:line" of its first line, for messages

@@ -42,9 +42,9 @@ void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
     const auto& [source, target, records, source_column, target_column, text_column, label_column,
                  context_column, question_column, answer_column, answer_start_column, tokens_column,
                  tags_column, x_column, y_column, x_columns, class_column, prompt, answer,
-                 messages_column, chat, ding, direction, text, documents, images, labels, squad,
-                 conll, range_begin, range_end, split, limit, weight, pair_weights,
-                 pair_weight_column] = spec;
+                 messages_column, chosen, rejected, prompt_column, chosen_column, rejected_column,
+                 chat, ding, direction, text, documents, images, labels, squad, conll, range_begin,
+                 range_end, split, limit, weight, pair_weights, pair_weight_column] = spec;
     static_cast<void>(weight);
     static_cast<void>(pair_weights);  // a path
     add(concat(direction, ' ', documents, ' ', std::setprecision(17), range_begin, ' ', range_end,
@@ -57,6 +57,10 @@ void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
       add(*name);
     }
     for (const std::string& name : x_columns) add(name);
+    for (const std::string* name :
+         {&chosen, &rejected, &prompt_column, &chosen_column, &rejected_column}) {
+      if (!name->empty()) add(*name);
+    }
     if (chat != nullptr) {
       add(concat(messages_column, ' ', static_cast<int>(chat->loss_on), ' ', chat->tokens));
       add(chat->chat.source());

@@ -40,7 +40,8 @@ class SideLines {
       reader_.reset();
     }
     const CorpusSpec& spec = specs_[next_spec_ - 1];
-    if (spec.kind() == CorpusSpec::Kind::kPrompted) {
+    const CorpusSpec::Kind kind = spec.kind();
+    if (kind == CorpusSpec::Kind::kPrompted || kind == CorpusSpec::Kind::kPreferences) {
       line = pair_.source + pair_.target;
       return true;
     }

@@ -27,8 +27,8 @@ bool fit_row(EncodedPair& pair, const TableRequest& request, FilterCounts& count
   const LengthRule& rule = request.rule;
   const auto most = static_cast<size_t>(rule.max_length - rule.specials);
   const bool has_target = request.target_tokenizer != nullptr;
-  const size_t whole =
-      has_target ? pair.target.size() : static_cast<size_t>(request.whole_tokens(pair));
+  const size_t whole = has_target ? std::max(pair.target.size(), pair.rejected.size())
+                                  : static_cast<size_t>(request.whole_tokens(pair));
   const size_t tokens = pair.source.size() + (has_target ? whole : 0);
   if (tokens > most) {
     if (rule.overlong == "error") {
@@ -52,13 +52,16 @@ bool fit_row(EncodedPair& pair, const TableRequest& request, FilterCounts& count
 // A text of which the tokenizer leaves nothing is as empty as one without characters.
 bool is_empty(const EncodedPair& pair, const TableRequest& request) {
   return is_empty_text(pair.text.source, pair.source) ||
-         (request.target_tokenizer != nullptr && is_empty_text(pair.text.target, pair.target));
+         (request.target_tokenizer != nullptr && is_empty_text(pair.text.target, pair.target)) ||
+         (!pair.text.rejected.empty() && is_empty_text(pair.text.rejected, pair.rejected));
 }
 
 void count_unknown(const EncodedPair& pair, const TableRequest& request, FilterCounts& counts) {
   counts.unknown[0].count(pair.source, request.source_tokenizer.special().unk, pair.text.place);
   if (request.target_tokenizer == nullptr) return;
-  counts.unknown[1].count(pair.target, request.target_tokenizer->special().unk, pair.text.place);
+  for (const auto* answer : {&pair.target, &pair.rejected}) {
+    counts.unknown[1].count(*answer, request.target_tokenizer->special().unk, pair.text.place);
+  }
 }
 
 // Applies the length rule; false when the pair is dropped.
@@ -105,7 +108,7 @@ Block read_block(PairReader& reader) {
       block.counts = reader.counts();
       break;
     }
-    bytes += text.source.size() + text.target.size();
+    bytes += text.source.size() + text.target.size() + text.rejected.size();
     block.pairs.push_back({std::move(text), {}, {}});
   }
   block.bytes = bytes_read();

@@ -18,6 +18,7 @@ struct EncodedPair {
   TextPair text;
   std::vector<int32_t> source;
   std::vector<int32_t> target;
+  std::vector<int32_t> rejected = {};  ///< of text.rejected
 };
 
 /// The limit of a row: `max_length` tokens, of which `specials` are bos and eos.
@@ -25,8 +26,8 @@ struct LengthRule {
   int64_t max_length;
   std::string overlong;
   int64_t specials = 1;
-  /// The target follows the source in one row. A long source is cut at its beginning; a target that
-  /// does not fit is dropped.
+  /// The target follows the source in one row, and so does a rejected one in another. A long source
+  /// is cut at its beginning; a target that does not fit is dropped.
   bool one_row = false;
 };
 

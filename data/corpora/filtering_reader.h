@@ -47,7 +47,10 @@ class FilteringReader : public PairReader {
   bool drops(TextPair& pair) {
     const CorpusSpec::Kind kind = spec_.kind();
     const bool both = kind != CorpusSpec::Kind::kText && kind != CorpusSpec::Kind::kTalks;
-    const auto any = [&](auto&& test) { return test(pair.source) || (both && test(pair.target)); };
+    const bool compared = kind == CorpusSpec::Kind::kPreferences;
+    const auto any = [&](auto&& test) {
+      return test(pair.source) || (both && test(pair.target)) || (compared && test(pair.rejected));
+    };
     const auto is_invalid = [](const std::string& text) {
       return find_invalid_utf8(text) != std::string::npos;
     };
@@ -63,6 +66,8 @@ class FilteringReader : public PairReader {
       drop(Drop::kNulByte, pair.place);
     } else if (any([](const std::string& text) { return is_blank(text); })) {
       drop(Drop::kEmpty, pair.place);
+    } else if (compared && pair.target == pair.rejected) {
+      drop(Drop::kMalformed, pair.place + ": both answers are equal");
     } else if (spec_.has_pair_weights() && !set_weight(pair)) {
       // It is counted.
     } else {

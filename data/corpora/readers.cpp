@@ -170,11 +170,11 @@ class RecordPairReader : public FilteringReader {
   RecordValues values_;
 };
 
-// The fields of both templates, each once.
-std::vector<RecordField> fields_of(const Template& prompt, const Template& answer) {
+// The fields of templates, each once.
+std::vector<RecordField> fields_of(const std::vector<Template>& texts) {
   std::vector<RecordField> fields;
-  for (const Template* text : {&prompt, &answer}) {
-    for (const std::string& name : text->fields()) {
+  for (const Template& text : texts) {
+    for (const std::string& name : text.fields()) {
       if (std::ranges::find(fields, name, &RecordField::name) == fields.end()) {
         fields.push_back({name});
       }
@@ -186,8 +186,9 @@ std::vector<RecordField> fields_of(const Template& prompt, const Template& answe
 // Prompts and answers, by the templates of the spec.
 class PromptReader : public RecordPairReader {
  public:
-  explicit PromptReader(const CorpusSpec& spec)
-      : PromptReader(spec, Template(spec.prompt), Template(spec.answer)) {}
+  // `answers`: one, or a better and a worse one.
+  PromptReader(const CorpusSpec& spec, const std::vector<std::string>& answers)
+      : PromptReader(spec, templates_of(spec.prompt, answers)) {}
 
  protected:
   void take(std::vector<std::string>& texts, TextPair& pair) override {
@@ -195,19 +196,26 @@ class PromptReader : public RecordPairReader {
       const auto found = std::ranges::find(fields_, name, &RecordField::name);
       return texts[static_cast<size_t>(found - fields_.begin())];
     };
-    pair.source = prompt_.fill_with(text_of);
-    pair.target = answer_.fill_with(text_of);
+    pair.source = templates_[0].fill_with(text_of);
+    pair.target = templates_[1].fill_with(text_of);
+    if (templates_.size() > 2) pair.rejected = templates_[2].fill_with(text_of);
   }
 
  private:
-  PromptReader(const CorpusSpec& spec, Template prompt, Template answer)
-      : RecordPairReader(spec, fields_of(prompt, answer)),
-        fields_(fields_of(prompt, answer)),
-        prompt_(std::move(prompt)),
-        answer_(std::move(answer)) {}
+  PromptReader(const CorpusSpec& spec, std::vector<Template> templates)
+      : RecordPairReader(spec, fields_of(templates)),
+        fields_(fields_of(templates)),
+        templates_(std::move(templates)) {}
+
+  static std::vector<Template> templates_of(const std::string& prompt,
+                                            const std::vector<std::string>& answers) {
+    std::vector<Template> templates = {Template(prompt)};
+    for (const std::string& answer : answers) templates.emplace_back(answer);
+    return templates;
+  }
 
   const std::vector<RecordField> fields_;
-  const Template prompt_, answer_;
+  const std::vector<Template> templates_;
 };
 
 class DingReader : public FilteringReader {
@@ -288,9 +296,12 @@ std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given) {
       }
       return std::make_unique<TextReader>(spec);
     case CorpusSpec::Kind::kPrompted:
-      return std::make_unique<PromptReader>(spec);
+      return std::make_unique<PromptReader>(spec, std::vector{spec.answer});
     case CorpusSpec::Kind::kTalks:
       return open_talks(spec);
+    case CorpusSpec::Kind::kPreferences:
+      if (spec.compares_talks()) return open_talks(spec);
+      return std::make_unique<PromptReader>(spec, std::vector{spec.chosen, spec.rejected});
     case CorpusSpec::Kind::kQuestions:
       return open_question_texts(spec);
     case CorpusSpec::Kind::kTagged:

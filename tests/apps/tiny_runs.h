@@ -29,10 +29,11 @@ namespace tapestry {
 /// The sections of each experiment that differ. Those of texts read the same made-up sentences: as
 /// pairs (train.src, train.tgt, the words backwards), as text (train.src), and with a class each,
 /// told by the first word (train.tsv, and as records train.jsonl), and as talks about both
-/// (train.talks.jsonl), and with a question each, what
-/// comes after a word (train.json), and with a tag each word (train.conll), the names among its
-/// words (train.several) and half of their number (train.rated); "valid" likewise. Those of images
-/// read IDX files of pictures whose class is the corner with a bright square.
+/// (train.talks.jsonl) and with a wrong answer, too (train.answers.jsonl),
+/// and with a question each, what comes after a word (train.json), and with a tag each word
+/// (train.conll), the names among its words (train.several) and half of their number (train.rated);
+/// "valid" likewise. Those of images read IDX files of pictures whose class is the corner with a
+/// bright square.
 inline const std::map<std::string, std::string> kTinyTasks = {
     {"translation", R"(task: translation
 data:
@@ -80,6 +81,19 @@ model:
   num_hidden_layers: 1
   position_embedding: learned
   max_position_embeddings: 64
+)"},
+    {"preference", R"(task: preference
+data:
+  train: {jsonl: train.answers.jsonl, prompt: "{text} when", chosen: " {when}", rejected: " {not}"}
+  valid: {jsonl: valid.answers.jsonl, prompt: "{text} when", chosen: " {when}", rejected: " {not}"}
+  max_length: 32
+tokenizer: {vocab_size: 40}
+generation: {do_sample: false}
+preference: {beta: 0.5}
+model:
+  num_hidden_layers: 1
+  position_embedding: learned
+  max_position_embeddings: 32
 )"},
     {"mlm", R"(task: mlm
 data:
@@ -230,7 +244,8 @@ training:
 inline std::string tiny_config(const std::string& task) {
   std::string config = kTinyTasks.at(task) + std::string(kTinyRun);
   const std::string smoothing = "  label_smoothing: 0.1\n";
-  if (task == "vectors") config.erase(config.find(smoothing), smoothing.size());
+  const bool chooses = task != "vectors" && task != "preference";
+  if (!chooses) config.erase(config.find(smoothing), smoothing.size());
   return config;
 }
 
@@ -429,7 +444,7 @@ class TinyRunFolder {
   void write_corpus(const std::string& name, int sentences, uint64_t seed) const {
     static const char* const kWords[] = {"ba", "ce", "di", "fo", "gu",
                                          "ha", "je", "ki", "lo", "mu"};
-    std::string source, target, labelled, records, tagged, several, rated, talks;
+    std::string source, target, labelled, records, tagged, several, rated, talks, answers;
     nlohmann::json paragraphs = nlohmann::json::array();
     for (int i = 0; i < sentences; ++i) {
       const PhiloxKey key{seed, static_cast<uint32_t>(i), 0};
@@ -470,6 +485,9 @@ class TinyRunFolder {
                       R"("}, {"role": "assistant", "content": ")", second,
                       R"("}, {"role": "user", "content": "when"}, )",
                       R"({"role": "assistant", "content": ")", when, "\"}]}\n");
+      const char* const other = forwards[0] < 'h' ? "late" : "early";
+      answers += concat(R"({"text": ")", forwards, R"(", "when": ")", when, R"(", "not": ")", other,
+                        "\"}\n");
       records += concat("{\"text\": \"", forwards, "\", \"when\": \"", when,
                         "\", \"words\": ", words, "}\n");
     }
@@ -478,6 +496,7 @@ class TinyRunFolder {
     write(name + ".tsv", labelled);
     write(name + ".jsonl", records);
     write(name + ".talks.jsonl", talks);
+    write(name + ".answers.jsonl", answers);
     write(name + ".several", several);
     write(name + ".rated", rated);
     write(name + ".conll", "-DOCSTART- _ O\n\n" + tagged);

@@ -6,7 +6,7 @@
 #include <ostream>
 
 #include "apps/commands/answers/filter.h"
-#include "apps/tasks/chat.h"
+#include "apps/tasks/prompts/chat.h"
 #include "core/base/error.h"
 #include "data/files/utf8.h"
 

@@ -12,7 +12,7 @@
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/answers/text_generator.h"
 #include "apps/tasks/long_line.h"
-#include "apps/tasks/prompt_answering.h"
+#include "apps/tasks/prompts/prompt_answering.h"
 #include "core/cpu/parallel.h"
 #include "data/files/utf8.h"
 

@@ -12,7 +12,7 @@
 #include "apps/interop/gguf/gguf_vocabulary.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
-#include "apps/tasks/chat.h"
+#include "apps/tasks/prompts/chat.h"
 #include "apps/tasks/text_models.h"
 #include "core/base/text.h"
 #include "data/files/little_endian.h"

@@ -129,8 +129,7 @@ void Journal::write_incident(const Update& update, const std::string& what) {
   std::vector<TensorToWrite> weights;
   for (const auto& [parameter, var] : training_.params)
     weights.emplace_back(parameter, var.value());
-  const std::map<std::string, std::string> files = training_.task.files();
-  CheckpointContent content(files.begin(), files.end());
+  CheckpointContent content = training_.content_of_task();
   content[kModelFile] = [&](const ByteSink& sink) {
     write_safetensors(weights, {{"format", "tapestry"}}, sink);
   };

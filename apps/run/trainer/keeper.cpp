@@ -43,6 +43,7 @@ Keeper::Keeper(Training& training, Updater& updater, const Resume& resume)
     load_first_masters(resume.model());
     if (config.training.ema_decay > 0) updater_.begin_averages();
   }
+  training_.task.begin(/*anew=*/!resume.goes_on());
   const bool keeps_rounded = std::ranges::any_of(training_.params, [&](const auto& parameter) {
     return parameter.second.value().dtype() == DType::kBFloat16 && !learns(config, parameter.first);
   });
@@ -88,6 +89,11 @@ void Keeper::load_training_tensors(const Resume& resume) {
     if (!resume.has_weights_only()) load_tensors(state, optimizer_state, Types::kSame);
   }
   for (const auto& [name, var] : training_.params) training_.ranks.broadcast(var.value());
+  const NamedTensors kept = training_.task.kept();
+  if (training_.ranks.is_first() && !kept.empty()) {
+    load_tensors(resume.task(), kept, Types::kSame);
+  }
+  training_.share(kept);
   training_.share(masters);
   training_.share(optimizer_state);
   updater_.load_pieces(masters, &optimizer_state);
@@ -147,8 +153,7 @@ void Keeper::save(bool best) {
   saved_step_ = training_.state.step;
   if (training_.folder == nullptr) return;
   const Tensors tensors = tensors_to_write(optimizer_state, masters);
-  const std::map<std::string, std::string> files = training_.task.files();
-  CheckpointContent content(files.begin(), files.end());
+  CheckpointContent content = training_.content_of_task();
   content[kModelFile] = [&](const ByteSink& sink) {
     write_safetensors(tensors.model, {{"format", "tapestry"}}, sink);
   };

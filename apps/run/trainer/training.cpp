@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/checkpoint/file_names.h"
+#include "apps/checkpoint/safetensors.h"
 #include "apps/run/start.h"
 #include "apps/run/updates.h"
 
@@ -60,6 +62,19 @@ std::string Training::rates_to_come() const {
                         config.plateau.factor, config.plateau.patience, config.training.lr_metric);
   }
   return text;
+}
+
+CheckpointContent Training::content_of_task() const {
+  const std::map<std::string, std::string> files = task.files();
+  CheckpointContent content(files.begin(), files.end());
+  if (const NamedTensors kept = task.kept(); !kept.empty()) {
+    content[kTaskFile] = [kept](const ByteSink& sink) {
+      std::vector<TensorToWrite> tensors;
+      for (const auto& [name, tensor] : kept) tensors.emplace_back(name, tensor);
+      write_safetensors(tensors, {}, sink);
+    };
+  }
+  return content;
 }
 
 void Training::share(const NamedTensors& tensors) const {

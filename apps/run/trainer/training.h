@@ -28,6 +28,9 @@ struct Training {
   /// The rates of the updates that are still to come.
   std::string rates_to_come() const;
 
+  /// The files of the task in a checkpoint.
+  CheckpointContent content_of_task() const;
+
   // With several ranks, all of them call these.
 
   /// Gives all ranks the tensors of rank 0.

@@ -6,7 +6,7 @@
 
 #include "apps/tasks/answers/answered_text.h"
 #include "apps/tasks/long_line.h"
-#include "apps/tasks/prompt_answering.h"
+#include "apps/tasks/prompts/prompt_answering.h"
 #include "data/corpora/empty_text.h"
 
 namespace tapestry {

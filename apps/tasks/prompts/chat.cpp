@@ -1,9 +1,9 @@
-#include "apps/tasks/chat.h"
+#include "apps/tasks/prompts/chat.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/tasks/prompt_answering.h"
+#include "apps/tasks/prompts/prompt_answering.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "apps/tasks/training_loss.h"
@@ -69,12 +69,6 @@ void settle_template(const Config& config, TokenizerPair& tokenizers) {
   }
 }
 
-std::vector<CorpusSpec> with_format(std::vector<CorpusSpec> corpora, const ChatFormat& format) {
-  const auto shared = std::make_shared<const ChatFormat>(format);
-  for (CorpusSpec& spec : corpora) spec.chat = shared;
-  return corpora;
-}
-
 // Targets stay on the host: the loss validates them without waiting for the GPU.
 LanguageModel::Batch on_device(const BlockBatch& batch, Device device) {
   return {batch.ids.to(device), batch.targets,
@@ -119,10 +113,8 @@ std::vector<Sample> samples_of(const TextModel& model, const TalkCorpus& corpus,
 struct ChatKind {
   ChatKind(const Config& config, TokenizerPair given, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    settle_template(config, tokenizers);
+    const ChatFormat format = settle_chat(config, tokenizers);
     teacher = read_teacher(config, tokenizers, report);
-    ChatFormat format = chat_format_of(tokenizers, "data.chat_template");
-    format.loss_on = config.data.loss_on;
     train = load_talks(with_format(config.data.train, format), *tokenizers.source,
                        config.data.corpus, load_context(config, report, "train"));
     report_counts("training data", train, report);
@@ -185,6 +177,19 @@ ChatFormat chat_format_of(const TokenizerPair& tokenizers, const std::string& fo
   if (!source.empty()) format.chat = ChatTemplate(source, folder + "/" + kTemplateFile);
   format.tokens = special_tokens(tokenizers);
   return format;
+}
+
+ChatFormat settle_chat(const Config& config, TokenizerPair& tokenizers) {
+  settle_template(config, tokenizers);
+  ChatFormat format = chat_format_of(tokenizers, "data.chat_template");
+  format.loss_on = config.data.loss_on;
+  return format;
+}
+
+std::vector<CorpusSpec> with_format(std::vector<CorpusSpec> corpora, const ChatFormat& format) {
+  const auto shared = std::make_shared<const ChatFormat>(format);
+  for (CorpusSpec& spec : corpora) spec.chat = shared;
+  return corpora;
 }
 
 std::unique_ptr<TrainingTask> make_chat_task(const Config& config, TokenizerPair tokenizers,

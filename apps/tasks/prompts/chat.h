@@ -20,6 +20,12 @@ std::string chat_template_of(const TokenizerPair& tokenizers);
 /// not understood.
 ChatFormat chat_format_of(const TokenizerPair& tokenizers, const std::string& folder);
 
+/// How a training reads talks: by the template that the config chooses, which is put among the
+/// files that come with the tokenizers. Throws Error(kConfig) for one that is not understood.
+ChatFormat settle_chat(const Config& config, TokenizerPair& tokenizers);
+/// The corpora, with the talks in this format.
+std::vector<CorpusSpec> with_format(std::vector<CorpusSpec> corpora, const ChatFormat& format);
+
 /// TaskRow::make of a causal model whose corpora are talks: the loss is on the assistant's words.
 std::unique_ptr<TrainingTask> make_chat_task(const Config& config, TokenizerPair tokenizers,
                                              const TaskPlace& place, const Report& report);

@@ -1,4 +1,4 @@
-#include "apps/tasks/prompt_answering.h"
+#include "apps/tasks/prompts/prompt_answering.h"
 
 #include <algorithm>
 #include <cmath>

@@ -43,20 +43,37 @@ class ChatReader : public FilteringReader {
   bool take(TextPair& pair) {
     const Json record = Json::parse(line_, nullptr, /*allow_exceptions=*/false);
     if (record.is_discarded()) return odd(json_problem(line_));
-    const bool answered = format_.loss_on != LossOn::kText;
-    const std::string problem = talk_problem(record, spec_.messages_column, answered);
-    if (!problem.empty()) return odd(problem);
     try {
-      Talk talk = talk_of(format_, record, spec_.messages_column);
-      pair.source = std::move(talk.text);
-      pair.target.clear();
-      pair.answers = std::move(talk.answers);
+      const std::string problem =
+          spec_.compares_talks() ? take_two(record, pair) : take_talk(record, pair);
+      if (!problem.empty()) return odd(problem);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kData) throw;
       return odd(error.what());
     }
     pair.place = lines_.place();
     return any_ = true;
+  }
+
+  // These return what is wrong.
+  std::string take_talk(const Json& record, TextPair& pair) const {
+    const bool answered = format_.loss_on != LossOn::kText;
+    std::string problem = talk_problem(record, spec_.messages_column, answered);
+    if (!problem.empty()) return problem;
+    Talk talk = talk_of(format_, record, spec_.messages_column);
+    pair.source = std::move(talk.text);
+    pair.target.clear();
+    pair.answers = std::move(talk.answers);
+    return "";
+  }
+  std::string take_two(const Json& record, TextPair& pair) const {
+    ComparedTalks talks;
+    std::string problem = compare_talks(
+        format_, record, {spec_.prompt_column, spec_.chosen_column, spec_.rejected_column}, talks);
+    pair.source = std::move(talks.prompt);
+    pair.target = std::move(talks.chosen);
+    pair.rejected = std::move(talks.rejected);
+    return problem;
   }
 
   bool odd(const std::string& reason) {

@@ -7,10 +7,11 @@
 
 namespace tapestry {
 
-/// The talk as a pair: its text by the template of the spec, or by usual_chat_template() without
-/// one, with the bytes that are learnt. Malformed are records that talk_problem() finds something
-/// about, and talks that the template refuses. Throws Error(kConfig) as talk_of(), Error(kData) if
-/// the first hundred records, or all, are malformed.
+/// Of kTalks the talk as a pair: its text by the template of the spec, or by usual_chat_template()
+/// without one, with the bytes that are learnt. Malformed are records that talk_problem() finds
+/// something about, and talks that the template refuses. Of kPreferences what compare_talks()
+/// finds. Throws Error(kConfig) as talk_of(), Error(kData) if the first hundred records, or all,
+/// are malformed.
 std::unique_ptr<PairReader> open_talks(const CorpusSpec& spec);
 
 }  // namespace tapestry

@@ -37,6 +37,8 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"translation",
      {"model={type: rnn_attention, hidden_size: 16, encoder_layers: 1, decoder_layers: 1}"}},
     {"vectors", {}},
+    {"preference", {}},
+    {"preference", {"preference.loss=simpo"}},
     {"clm", {}},
     {"clm", {"model.position_embedding=rope", "model.kv_latent_size=8"}},
     {"clm", {"model.position_embedding=rope", "model.rope_scaling={type: llama3}"}},

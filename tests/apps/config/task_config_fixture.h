@@ -15,6 +15,7 @@ inline const std::map<std::string, std::string> kCorpora = {
     {"clm", "{text: data/c.txt}"},
     {"prompts", R"({jsonl: data/d.jsonl, prompt: "Q: {q}\nA:", answer: " {a}"})"},
     {"chat", "{jsonl: data/d.jsonl, messages_column: messages}"},
+    {"preference", R"({jsonl: data/d.jsonl, prompt: "{q}", chosen: "{a}", rejected: "{b}"})"},
     {"mlm", "{text: data/c.txt}"},
     {"denoising", "{text: data/c.txt}"},
     {"classification", "{tsv: data/b.tsv}"},

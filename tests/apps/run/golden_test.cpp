@@ -184,8 +184,8 @@ std::vector<std::pair<std::string, std::string>> questions_of(const std::string&
 std::vector<std::string> tiny_names() {
   std::vector<std::string> names = {"regression"};
   for (const auto& [name, config] : kTinyTasks) {
-    static const std::set<std::string> kYounger = {"documents", "chat", "tokens", "several",
-                                                   "vectors"};  // than the files
+    static const std::set<std::string> kYounger = {"documents", "chat",      "tokens", "several",
+                                                   "vectors",   "preference"};  // than the files
     if (!kYounger.contains(name)) names.push_back(name);
   }
   return names;
