@@ -64,37 +64,49 @@ int64_t count_pairs(const std::vector<CorpusSpec>& corpora, FilterCounts& counts
   return count;
 }
 
-Json checksums_of(const std::vector<DataFile>& files) {
-  Json list = Json::array();
-  for (const DataFile& file : files) list.push_back(file.checksum);
-  return list;
+std::string checksum_of(const std::string& path) {
+  return data_files(std::vector<std::string>{path}, {}).front().checksum;
+}
+
+// The files that decide what a model answers, by their names.
+Json identity_of_model(const std::string& path) {
+  std::vector<std::string> names = kTokenizerFileNames;
+  names.insert(names.begin(), {kModelFile, kConfigFile});
+  const std::string folder = resolve_checkpoint(path);
+  Json checksums;
+  for (const std::string& name : names) {
+    const std::string file = concat(folder, '/', name);
+    if (std::filesystem::exists(file)) checksums[name] = checksum_of(file);
+  }
+  return checksums;
+}
+
+Json identity_of_corpus(const CorpusSpec& corpus) {
+  Json keys;
+  for (const auto& [key, value] : reading_of(corpus)) keys[key] = value;
+  for (const DataFile& file : data_files(std::vector<CorpusSpec>{corpus}, {})) {
+    keys["checksums"].push_back(file.checksum);
+  }
+  return keys;
 }
 
 // Everything that decides the translations. Files count by their bytes.
 Json identity_of(const DistilArguments& arguments, const SearchOptions& search,
                  const std::vector<CorpusSpec>& corpora, const Config& config) {
-  std::vector<std::string> weights;
-  for (const std::string& path : arguments.models.paths) {
-    weights.push_back(concat(resolve_checkpoint(path), '/', kModelFile));
-  }
   Config used = config;
   used.generation = search;
-  Json keys, of_corpora = Json::array();
+  Json keys, of_models = Json::array(), of_corpora = Json::array();
   for (const auto& [key, value] : flat_keys(used)) {
     if (key.starts_with("generation.") || key == "data.max_length") keys[key] = value;
   }
-  for (const CorpusSpec& corpus : corpora) {
-    of_corpora.push_back({{"split", corpus.split},
-                          {"limit", corpus.limit},
-                          {"direction", corpus.direction},
-                          {"columns", {corpus.source_column, corpus.target_column}},
-                          {"weights", corpus.pair_weight_column}});
+  for (const std::string& path : arguments.models.paths) {
+    of_models.push_back(identity_of_model(path));
   }
-  return {{"models", checksums_of(data_files(weights, {}))},
+  for (const CorpusSpec& corpus : corpora) of_corpora.push_back(identity_of_corpus(corpus));
+  return {{"models", of_models},
           {"weights", arguments.models.weights},
           {"format", name_of(arguments.models.format)},
-          {"corpora", checksums_of(data_files(corpora, {}))},
-          {"parts", of_corpora},
+          {"corpora", of_corpora},
           {"keys", keys},
           {"n_best", search.n_best},
           {"seed", search.seed},

@@ -151,6 +151,29 @@ TEST_F(DistilTest, AKilledOneGoesOn) {
   EXPECT_THAT(distil("killed", options).err, HasSubstr("is finished; choose another --output."));
 }
 
+// What is translated decides, not only the bytes of the files.
+TEST_F(DistilTest, AnotherReadingOfTheDataDoesNotGoOn) {
+  folder_.write("pairs.tsv", "ba ce di\tdi ce ba\nfo gu ha\tha gu fo\n");
+  const auto cut_short = [&] {
+    auto record = nlohmann::json::parse(file("made/distil.json"));
+    record["finished"] = false;
+    folder_.write("made/distil.json", record.dump());
+  };
+  const std::string data = "--data tsv=pairs.tsv header=";
+  ASSERT_EQ(distil("made", data + "no").code, 0);
+  cut_short();
+  EXPECT_THAT(distil("made", data + "yes").err,
+              HasSubstr("but corpora/0/header was \"no\" and is \"yes\""));
+  EXPECT_THAT(distil("made", data + "no source_column=2 target_column=1").err,
+              HasSubstr("but corpora/0/source_column was \"1\" and is \"2\""));
+  const auto record = nlohmann::json::parse(file("made/distil.json"));
+  const auto& model = record.at("distil").at("models").at(0);
+  for (const char* name : {"model.safetensors", "config.json", "source.model"}) {
+    EXPECT_TRUE(model.contains(name)) << name << " in " << model;
+  }
+  EXPECT_EQ(distil("made", data + "no").code, 0);
+}
+
 // The log-probability of a token as `translate --detail jsonl` has it.
 TEST_F(DistilTest, TheBestScoresAreKept) {
   const std::string search = "--beam-size 2 ";
