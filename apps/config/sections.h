@@ -71,8 +71,12 @@ inline constexpr TaskSection kDenoisingNoise{"denoising", "How the text is corru
 inline constexpr TaskSection kGeneration{
     "generation", "How outputs are searched for or drawn; the commands have options for it too.",
     bind_generation};
-inline constexpr TaskSection kVectors{"embedding", "How the vectors of pairs are compared.",
-                                      bind_embedding};
+inline constexpr TaskSection kVectors{
+    "embedding",
+    "How the vectors of pairs are compared: each pair with the others of its own micro-batch. "
+    "Neither gradient_accumulation_steps nor ranks enlarge it; a larger training.batch_size does, "
+    "for which training.splits makes room. nll and accuracy depend on that size.",
+    bind_embedding};
 inline constexpr TaskSection kAnswers{"answers", "What may be an answer.", bind_answers};
 inline constexpr TaskSection kEvaluation{"evaluation", "How translations are judged.",
                                          bind_evaluation};
