@@ -98,6 +98,12 @@ double usual_learning_rate(const Config& config);
 /// training.optimizer.adamw_learning_rate where none is given.
 double usual_adamw_rate(const Config& config);
 
+/// True if a config's model has a layer between the first token and the classes of a text:
+/// model.pooler says which.
+bool has_pooler(const Config& config);
+/// Its choices.
+const std::vector<ConfigChoice<Pooler>>& poolers();
+
 /// True if a task's model predicts classes or tokens by a softmax, all of whose logits are stored:
 /// it may have training.r_drop.
 bool has_r_drop(const TaskKind& task);

@@ -137,6 +137,7 @@ std::optional<Config> our_config(const Folder& folder, const TaskKind& task, boo
         our_generation(read_generation(folder.path, folder.config), architecture.type, notes);
   try {
     Config read = load_checkpoint_config(config.dump(), folder.path);
+    read.model.pooler = pooler_of(model);
     if (!reasons.empty()) return read;
     const std::vector<std::string> open = undetermined_keys(model, read);
     const RopeScaling& rope = read.model.rope_scaling;
@@ -208,7 +209,6 @@ void compare_sinusoids(const Folder& folder, const Config& config, Reasons& reas
   }
 }
 
-// The tensors to use, by the names of the tables; a missing tensor or another shape is a reason.
 // Tensors of the heads that the architecture's classes have. Vectors of texts need none, and their
 // program reads none.
 std::set<std::string> unread_head(const Folder& folder, ModelFacts facts, Reasons& notes) {
@@ -229,6 +229,7 @@ std::set<std::string> unread_head(const Folder& folder, ModelFacts facts, Reason
   return found;
 }
 
+// The tensors to use, by the names of the tables; a missing tensor or another shape is a reason.
 std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& facts,
                                       Reasons& reasons, Reasons& notes) {
   std::set<std::string> used = unread_head(folder, facts, notes);
@@ -271,9 +272,9 @@ std::vector<TensorPair> pooler_in(const Folder& folder, ModelFacts facts) {
   std::vector<TensorPair> found;
   for (TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
     if (!pair.ours.starts_with("pooler") || !folder.names.has(pair.theirs[0])) continue;
-    pair.theirs[0] = folder.names.stored(pair.theirs[0]);
     const bool of_head = !pair.theirs[0].starts_with(folder.architecture->prefix);
     if (of_head && facts.config.task->can(kEmbedsTexts)) continue;
+    pair.theirs[0] = folder.names.stored(pair.theirs[0]);
     const StoredTensor& stored = *folder.reader.find(pair.theirs[0]);
     if (stored.shape != pair.their_shapes[0] || !fits(stored.type, DType::kFloat32)) return {};
     found.push_back(std::move(pair));
@@ -294,6 +295,16 @@ bool is_huggingface_folder(const std::string& path) {
 
 bool is_foreign_model(const std::string& path) {
   return is_huggingface_folder(path) || gguf_file_of(path).has_value();
+}
+
+Pooler pooler_of_origin(const std::map<std::string, std::string>& came_with) {
+  const auto file = came_with.find(kConfigFile);
+  if (file == came_with.end()) return ModelOptions().pooler;
+  const Json theirs = Json::parse(file->second, nullptr, /*allow_exceptions=*/false);
+  const Architecture* const architecture = theirs.is_object() ? architecture_of(theirs) : nullptr;
+  if (architecture == nullptr) return ModelOptions().pooler;
+  Reasons ignored;
+  return pooler_of(our_model(*architecture, theirs, ignored));
 }
 
 ImportedModel import_model(const std::string& path) {
@@ -338,6 +349,13 @@ ImportedModel import_model(const Folder& folder) {
     const bool keeps = head.empty() || config.task->can(kEmbedsTexts);
     add(pair, keeps ? imported.tensors : imported.spare);
   }
+  if (!encoder && has_modules(path)) {
+    imported.notes.push_back(
+        concat(path,
+               " makes vectors of texts (modules.json), which Tapestry's task embedding does "
+               "with encoders only: this is its model of task ",
+               task, '.'));
+  }
   if (head.empty()) {
     imported.notes.push_back(
         concat(path, " has no head: init_from takes it, and trains a new one."));
@@ -346,10 +364,3 @@ ImportedModel import_model(const Folder& folder) {
 }
 
 }  // namespace tapestry::interop
-  if (!encoder && has_modules(path)) {
-    imported.notes.push_back(
-        concat(path,
-               " makes vectors of texts (modules.json), which Tapestry's task embedding does "
-               "with encoders only: this is its model of task ",
-               task, '.'));
-  }

@@ -38,6 +38,10 @@ const Misfit kMisfits[] = {
      "'model.layer_types': expected full, window or nope, got 'windw'."},
     {"LayersWithoutPositionsAmongAbsoluteOnes", "clm", "model.layer_types=[full, nope]",
      "'model.layer_types' 'nope' needs position_embedding rope: others do not belong to a layer."},
+    {"PoolerOfNoClasses", "mlm", "model.pooler=gelu",
+     "'model.pooler' has no effect with task: mlm."},
+    {"PoolerOfVectors", "embedding", "model.pooler=relu",
+     "'model.pooler' has no effect with task: embedding."},
     {"VectorsWithoutOthersToCompare", "embedding",
      "training={max_steps: 10, batch_type: sentences, batch_size: 1}",
      "'training.batch_size' must be at least 2 with task: embedding, which compares each pair with "
