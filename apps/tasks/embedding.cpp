@@ -131,7 +131,7 @@ std::map<std::string, double> measure_pairs(const EmbeddingModel& model,
     return loss_of(model, corpus, batch, sources, targets, {});
   });
   const PairVectors vectors =
-      in_places(group.in_order(pairs, count), group.in_order(numbers, count),
+      in_places(group.in_order(std::move(pairs), count), group.in_order(std::move(numbers), count),
                 {corpus.size(), model.config.model.hidden_size});
   const Found found = find_targets(vectors, corpus, model.device());
   std::map<std::string, double> metrics = retrieval_scores(found.ranks);

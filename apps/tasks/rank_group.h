@@ -42,8 +42,9 @@ class RankGroup {
   /// The same for lists of any lengths.
   template <class T>
   requires std::is_trivially_copyable_v<T> std::vector<std::vector<T>> in_order(
-      const std::vector<std::vector<T>>& own, int64_t batches)
+      std::vector<std::vector<T>> own, int64_t batches)
   const {
+    if (size() == 1) return own;
     std::vector<std::string> texts;
     for (const std::vector<T>& list : own) {
       texts.emplace_back(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(T));

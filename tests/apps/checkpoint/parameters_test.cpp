@@ -28,10 +28,10 @@ std::string error_of(std::vector<TensorToWrite> tensors, const CarriedTensors& c
 }
 
 TEST(Parameters, OnlyTensorsThatMayBeCarriedStandBesideThem) {
-  const std::vector<TensorToWrite> pooler = {{"pooler.bias", Tensor::full({3}, 1, DType::kFloat32)}};
+  const std::vector<TensorToWrite> pooler = {
+      {"pooler.bias", Tensor::full({3}, 1, DType::kFloat32)}};
   EXPECT_EQ(error_of({}, {}), "");
-  EXPECT_THAT(error_of(pooler, {}),
-              HasSubstr("has pooler.bias, the model has no such parameter."));
+  EXPECT_THAT(error_of(pooler, {}), HasSubstr("has pooler.bias, the model has no such parameter."));
   EXPECT_EQ(error_of(pooler, {{"pooler.bias", {3}}}), "");
   EXPECT_EQ(error_of(pooler, {{"pooler.bias", {4}}}),
             "[checkpoint] pooler.bias is (3) in m.st, expected (4).");

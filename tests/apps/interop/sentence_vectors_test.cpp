@@ -93,7 +93,8 @@ TEST(SentenceVectors, WeightsInAFolderOfTheirOwnAreNamed) {
   for (const char* file : {"model.safetensors", "config.json"}) {
     fs::rename(folder.path() + '/' + file, part + file);
     EXPECT_TRUE(is_huggingface_folder(folder.path())) << file;
-    EXPECT_THAT(folder.error(), HasSubstr("has its weights in 0_Transformer/, as modules.json says"));
+    EXPECT_THAT(folder.error(),
+                HasSubstr("has its weights in 0_Transformer/, as modules.json says"));
   }
 }
 
@@ -106,8 +107,9 @@ TEST(SentenceVectors, LimitsOfAWrongKindAreRefused) {
   EXPECT_EQ(error_with({{"max_seq_length", nullptr}, {"do_lower_case", false}}), "");
   EXPECT_EQ(error_with({{"max_seq_length", 7}}), "");
   for (const Record& length : {Record(0), Record(-3), Record("12"), Record(7.5), Record(true)}) {
-    EXPECT_THAT(error_with({{"max_seq_length", length}}),
-                HasSubstr(concat("max_seq_length ", length.dump(), ", expected an integer from 1")));
+    EXPECT_THAT(
+        error_with({{"max_seq_length", length}}),
+        HasSubstr(concat("max_seq_length ", length.dump(), ", expected an integer from 1")));
   }
   EXPECT_THAT(error_with({{"do_lower_case", "yes"}}),
               HasSubstr("do_lower_case \"yes\", expected true or false"));
