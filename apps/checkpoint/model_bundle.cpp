@@ -130,6 +130,13 @@ std::vector<ModelFiles> read_model_files(const std::vector<std::string>& paths) 
   return models;
 }
 
+CarriedTensors carried_tensors(const Config& config) {
+  const bool fills = config.model_type == ModelType::kEncoder && config.task->can(kFillsMasks);
+  if (!fills && !config.task->can(kEmbedsTexts)) return {};
+  const int64_t size = config.model.hidden_size;
+  return {{"pooler.weight", {size, size}}, {"pooler.bias", {size}}};
+}
+
 ParamStore make_store(const Config& config, ModelUse use, ParamStore::Start start) {
   const Device device = parse_device(config.device);
   const Numbers numbers = numbers_of(config, use, device);
@@ -150,7 +157,7 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
   auto bundle = std::make_unique<ModelBundle>(
       files.config, with_languages(std::move(files.tokenizers), files.config.languages),
       ModelUse::kAnswers, ParamStore::Start::kEmpty);
-  load_parameters(bundle->store, files.tensors, format);
+  load_parameters(bundle->store, files.tensors, format, carried_tensors(bundle->config));
   return bundle;
 }
 

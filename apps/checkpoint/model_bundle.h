@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/checkpoint/files.h"
+#include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/config/config.h"
 #include "data/tokenizers/tokenizer.h"
@@ -41,6 +42,10 @@ ModelFiles read_model_files(const std::string& path);
 /// Reads several models that answer together. Throws Error(kData) naming two whose vocabularies
 /// differ.
 std::vector<ModelFiles> read_model_files(const std::vector<std::string>& paths);
+
+/// Tensors that a model of the config need not read, and may have come with: the layer in front of
+/// a head that it has not goes home with it.
+CarriedTensors carried_tensors(const Config& config);
 
 /// An empty store for a model of the config.
 ParamStore make_store(const Config& config, ModelUse use,

@@ -27,7 +27,8 @@ std::string advice_on_missing(const TensorReader& source, const std::string& nam
                       "what is missing.");
 }
 
-void check_targets(const TensorReader& source, const std::vector<Target>& targets, Types types) {
+void check_targets(const TensorReader& source, const std::vector<Target>& targets, Types types,
+                   const CarriedTensors& carried = {}) {
   std::unordered_set<std::string> known;
   for (const auto& [name, shape, dtype] : targets) {
     known.insert(name);
@@ -48,19 +49,26 @@ void check_targets(const TensorReader& source, const std::vector<Target>& target
     }
   }
   for (const StoredTensor& stored : source.tensors()) {
-    // The layer in front of a head that is absent: it came with the model, and goes home with it.
-    if (known.contains(stored.name) || stored.name.starts_with("pooler.")) continue;
+    const auto is_it = [&](const auto& one) { return one.first == stored.name; };
+    const auto kept = std::ranges::find_if(carried, is_it);
+    if (known.contains(stored.name)) continue;
+    if (kept != carried.end()) {
+      if (kept->second == stored.shape) continue;
+      fail(ErrorKind::kData, "[checkpoint] ", stored.name, " is ", stored.shape, " in ",
+           source.name(), ", expected ", kept->second, '.');
+    }
     fail(ErrorKind::kData, "[checkpoint] ", source.name(), " has ", stored.name,
          ", the model has no such parameter.");
   }
 }
 
-void check_parameters(const TensorReader& source, const ParamStore& store) {
+void check_parameters(const TensorReader& source, const ParamStore& store,
+                      const CarriedTensors& carried) {
   std::vector<Target> targets;
   for (const Parameter& parameter : store.parameters()) {
     targets.push_back({parameter.name, parameter.shape, parameter.dtype});
   }
-  check_targets(source, targets, Types::kThatFit);
+  check_targets(source, targets, Types::kThatFit, carried);
 }
 
 }  // namespace
@@ -84,16 +92,17 @@ void load_tensors(const TensorReader& source, const NamedTensors& tensors, Types
   for (const auto& [name, tensor] : tensors) read_finite(source, name, tensor);
 }
 
-void load_parameters(const ParamStore& store, const TensorReader& source) {
-  check_parameters(source, store);
+void load_parameters(const ParamStore& store, const TensorReader& source,
+                     const CarriedTensors& carried) {
+  check_parameters(source, store, carried);
   for (const Parameter& parameter : store.parameters()) {
     read_finite(source, parameter.name, parameter.var.value());
   }
 }
 
 void load_parameters(ParamStore& store, const TensorReader& source,
-                     std::optional<WeightFormat> format) {
-  check_parameters(source, store);
+                     std::optional<WeightFormat> format, const CarriedTensors& carried) {
+  check_parameters(source, store, carried);
   store.load(
       [&](const Parameter& parameter) {
         read_finite(source, parameter.name, parameter.var.value());

@@ -4,6 +4,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/checkpoint/files.h"
 #include "apps/checkpoint/safetensors.h"
@@ -26,11 +28,15 @@ void read_finite(const TensorReader& source, const std::string& name, const Tens
 /// nothing, unless names, shapes and types agree; and as read_finite().
 void load_tensors(const TensorReader& source, const NamedTensors& targets, Types types);
 
+/// Names and shapes of tensors that a file may hold beside those that are read.
+using CarriedTensors = std::vector<std::pair<std::string, Shape>>;
+
 /// Reads all parameters of a model, of any type that fits. Throws like load_tensors().
-void load_parameters(const ParamStore& store, const TensorReader& source);
+void load_parameters(const ParamStore& store, const TensorReader& source,
+                     const CarriedTensors& carried = {});
 /// The same by ParamStore::load().
 void load_parameters(ParamStore& store, const TensorReader& source,
-                     std::optional<WeightFormat> format);
+                     std::optional<WeightFormat> format, const CarriedTensors& carried);
 
 /// Reads the tensors whose name and shape a parameter has, for a model that differs in its head.
 /// Returns a sentence about the parameters that were taken and those that were not. Throws

@@ -74,20 +74,20 @@ std::string resolve_checkpoint(const std::string& path) {
        " is neither a checkpoint nor a run folder with one.");
 }
 
-RunFolder::RunFolder(const std::string& path) : path_(path) {
+RunFolder::RunFolder(const std::string& path, const FolderUser& user) : path_(path) {
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) {
-    fail(ErrorKind::kConfig, "[run] cannot create ", path_, ": ", error.message(), '.');
+    fail(ErrorKind::kConfig, '[', user.who, "] cannot create ", path_, ": ", error.message(), '.');
   }
   if (fs::exists(file(kSweepFile))) {  // both would write a report.html
-    fail(ErrorKind::kConfig, "[run] ", path_,
-         " is the folder of a sweep; choose another output_dir.");
+    fail(ErrorKind::kConfig, '[', user.who, "] ", path_,
+         " is the folder of a sweep; choose another ", user.key, '.');
   }
-  lock_.emplace(path_, "run", FolderLock::Children::kDoNot);
+  lock_.emplace(path_, user.who, FolderLock::Children::kDoNot);
   if (!lock_->take()) {
-    fail(ErrorKind::kConfig, "[run] another training is running in ", path_,
-         "; choose another output_dir.");
+    fail(ErrorKind::kConfig, '[', user.who, "] another ", user.work, " is running in ", path_,
+         "; choose another ", user.key, '.');
   }
   for (const auto& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename().string();

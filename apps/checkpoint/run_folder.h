@@ -20,12 +20,19 @@ std::string resolve_checkpoint(const std::string& path);
 /// The steps of the checkpoints in a run folder, ascending, whole or not.
 std::vector<int64_t> checkpoint_steps(const std::string& run_folder);
 
+/// Who works in a folder, as messages have it.
+struct FolderUser {
+  const char* who = "run";
+  const char* work = "training";
+  const char* key = "output_dir";  ///< which names the folder
+};
+
 /// output_dir of one training. Holds a lock: a second training in the same folder is refused.
 class RunFolder {
  public:
   /// Creates the folder, takes the lock, removes the remains of interrupted writes. Throws
   /// Error(kConfig) when another process holds the lock, or the folder is a sweep's.
-  explicit RunFolder(const std::string& path);
+  explicit RunFolder(const std::string& path, const FolderUser& user = {});
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 

@@ -69,6 +69,20 @@ void add_chat_symbols(Config& config) {
 
 }  // namespace
 
+bool has_pooler(const Config& config) {
+  const TaskKind& task = *config.task;
+  return config.model_type == ModelType::kEncoder && examples_of(config).of_text() &&
+         (task.can(kClassifies) || task.can(kRatesTexts) || task.can(kFindsClasses));
+}
+
+const std::vector<ConfigChoice<Pooler>>& poolers() {
+  static const std::vector<ConfigChoice<Pooler>> all = {{"tanh", Pooler::kTanh},
+                                                        {"relu", Pooler::kRelu},
+                                                        {"gelu", Pooler::kGelu},
+                                                        {"normed", Pooler::kNormed}};
+  return all;
+}
+
 bool has_r_drop(const TaskKind& task) {
   return task.can(kTranslates) || task.can(kClassifies) || task.can(kFindsClasses) ||
          task.can(kLabelsWords);

@@ -298,6 +298,21 @@ void check_teacher(Rules& rules, const TrainingOptions& training) {
   });
 }
 
+// Vectors of texts learn from the other pairs of a batch, and one model reads both sides.
+void check_embedding(Rules& rules, const Config& config) {
+  if (!config.task->can(kEmbedsTexts)) return;
+  rules.of("training", {}, {}, [&](const OptionReport& report) {
+    report.expect(config.batch.batch_type != "sentences" || config.batch.batch_size > 1,
+                  "batch_size", "must be at least 2 with task: ", config.task->name,
+                  ", which compares each pair with the others of its batch, got ",
+                  config.batch.batch_size, '.');
+  });
+  rules.of("tokenizer", {}, {}, [&](const OptionReport& report) {
+    report.expect(config.tokenizer.share, "share", "must be true with task: ", config.task->name,
+                  ", whose one model reads both sides, got false.");
+  });
+}
+
 // A config of a checkpoint may come from another machine.
 void check_machine(Rules& rules, const Config& config) {
   if (!config.allow_bf16x3) return;
@@ -362,6 +377,7 @@ void check_rules(const Config& config, const KeyReport& report) {
   check_evaluation(rules, config.evaluation);
   if (report.is_new) {
     check_languages(rules, config);
+    check_embedding(rules, config);
     check_r_drop(rules, config);
   }
   if (has_section(config, kGeneration)) {

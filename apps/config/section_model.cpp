@@ -357,12 +357,9 @@ void bind_model(ConfigSection& s, Config& config) {
                    {{"transform", true}, {"linear", false}},
                    "What fills the masks: a layer with activation and norm before the classifier, "
                    "as BERT's, or the classifier only.");
-  s.read_choice_if(words && config.model_type == ModelType::kEncoder, with_type, "pooler",
-                   model.pooler,
-                   {{"tanh", Pooler::kTanh},
-                    {"relu", Pooler::kRelu},
-                    {"gelu", Pooler::kGelu},
-                    {"normed", Pooler::kNormed}},
+  s.read_choice_if(has_pooler(config),
+                   config.model_type == ModelType::kEncoder ? with_task : with_type, "pooler",
+                   model.pooler, poolers(),
                    "The layer between the first token and the classes of a text: its activation "
                    "(BERT tanh, DistilBERT relu, ELECTRA gelu), or gelu and a norm (ModernBERT).");
   const bool embeds = task.can(kEmbedsTexts);

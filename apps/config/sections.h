@@ -74,8 +74,12 @@ inline constexpr TaskSection kDenoisingNoise{"denoising", "How the text is corru
 inline constexpr TaskSection kGeneration{
     "generation", "How outputs are searched for or drawn; the commands have options for it too.",
     bind_generation};
-inline constexpr TaskSection kVectors{"embedding", "How the vectors of pairs are compared.",
-                                      bind_embedding};
+inline constexpr TaskSection kVectors{
+    "embedding",
+    "How the vectors of pairs are compared: each pair with the others of its own micro-batch. "
+    "Neither gradient_accumulation_steps nor ranks enlarge it; a larger training.batch_size does, "
+    "for which training.splits makes room. nll and accuracy depend on that size.",
+    bind_embedding};
 inline constexpr TaskSection kPreference{"preference", "How the better answer is learnt.",
                                          bind_preference};
 inline constexpr TaskSection kAnswers{"answers", "What may be an answer.", bind_answers};
@@ -98,6 +102,12 @@ ModelOptions model_defaults(ModelType type);
 double usual_learning_rate(const Config& config);
 /// training.optimizer.adamw_learning_rate where none is given.
 double usual_adamw_rate(const Config& config);
+
+/// True if a config's model has a layer between the first token and the classes of a text:
+/// model.pooler says which.
+bool has_pooler(const Config& config);
+/// Its choices.
+const std::vector<ConfigChoice<Pooler>>& poolers();
 
 /// True if a task's model predicts classes or tokens by a softmax, all of whose logits are stored:
 /// it may have training.r_drop.

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <set>
 
+#include "apps/config/sections.h"
+
 namespace tapestry::interop {
 namespace {
 
@@ -125,6 +127,14 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
   return model;
 }
 
+Pooler pooler_of(const Json& model) {
+  const Json name = model.value("pooler", Json());
+  for (const ConfigChoice<Pooler>& choice : poolers()) {
+    if (name == choice.name) return choice.value;
+  }
+  return ModelOptions().pooler;
+}
+
 std::vector<std::string> undetermined_keys(const Json& model, const Config& config) {
   // Keys whose values follow from others, or that only affect training.
   static const std::set<std::string> kFollow = {"initializer", "recompute"};
@@ -171,6 +181,7 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
     const std::string key = name.substr(kModel.size());
     // An entry of a list counts as the list.
     if (carries(architecture, key.substr(0, key.find('.')))) continue;
+    if (key == "pooler" && !has_pooler(config)) continue;  // a fact about no layer
     if (const FixedOption* const option = option_of(architecture, key)) {
       if (!option->can_be_folded && !same_value(value, option->value)) refuse(key, value);
     } else if (key == "hidden_act" && !carries(architecture, key)) {

@@ -12,6 +12,10 @@ namespace tapestry::interop {
 /// The `model` section that their config means. Adds features that we lack to `reasons`.
 Json our_model(const Architecture& architecture, const Json& theirs, Reasons& reasons);
 
+/// The key `pooler` of such a section, which a model without that layer keeps as a fact about its
+/// class: a classifier that begins with it has the layer.
+Pooler pooler_of(const Json& model);
+
 /// Keys of our `model` section that neither the tables nor off_option() gave: `config` was made of
 /// `model`, and has our own defaults for them.
 std::vector<std::string> undetermined_keys(const Json& model, const Config& config);

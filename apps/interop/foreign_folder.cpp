@@ -5,6 +5,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/misfit_report.h"
+#include "apps/interop/sentence_vectors.h"
 #include "core/base/text.h"
 
 namespace tapestry::interop {
@@ -16,6 +17,16 @@ std::string other_format(const std::string& folder, const std::string& file) {
   return concat(folder, " has its weights in ", file,
                 ", expected safetensors. With their program: load the model there, and save it "
                 "again (save_pretrained)");
+}
+
+// Releases of before kept the transformer in a folder of its own.
+void refuse_other_place(const std::string& folder) {
+  if (!has_modules(folder)) return;
+  const std::string part = folder_of_transformer(folder);
+  if (part.empty() || has_safetensors(folder)) return;
+  fail(ErrorKind::kData, "[import] ", folder, " has its weights in ", part,
+       "/, as modules.json says: move the files of that folder beside modules.json, and make the "
+       "path of the Transformer there \"\".");
 }
 
 }  // namespace
@@ -44,6 +55,7 @@ Json config_with_defaults(const std::string& folder) {
 }
 
 Folder open_folder(const std::string& path) {
+  refuse_other_place(path);
   Json config = config_with_defaults(path);
   const Architecture* const architecture = architecture_of(config);
   if (architecture == nullptr) refuse_unknown_class(path, config);

@@ -256,7 +256,9 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
   const bool headless = is_headless(model);
   if (headless) {
     facts.masked = facts.fills_tied = facts.fills_untied = false;
-    facts.pooled = model.tensors.find("pooler.weight") != nullptr;
+    // That of another class does something else.
+    facts.pooled =
+        came_as(model) == &architecture && model.tensors.find("pooler.weight") != nullptr;
     config["architectures"] = {architecture.headless};
   }
   config["torch_dtype"] = dtype.empty() ? name_of(model.config.dtype) : dtype;

@@ -34,11 +34,12 @@ namespace {
 namespace fs = std::filesystem;
 
 // A model of theirs has no corpus; its folder stands in for the config's data.
-Json corpus_of(const std::string& task, const std::string& folder, bool images) {
-  if (task == "translation" || task == "embedding") return {{"source", folder}, {"target", folder}};
-  const bool labelled = find_task(task)->usual().has_classes || find_task(task)->can(kRatesTexts);
-  if (task == "question_answering") return {{"squad", folder}};
-  if (task == "token_classification") return {{"conll", folder}};
+Json corpus_of(const TaskKind& task, const std::string& folder, bool images) {
+  const bool pairs = task.can(kTranslates) || task.can(kEmbedsTexts);
+  if (pairs) return {{"source", folder}, {"target", folder}};
+  if (task.can(kFindsAnswers)) return {{"squad", folder}};
+  if (task.can(kLabelsWords)) return {{"conll", folder}};
+  const bool labelled = task.usual().has_classes || task.can(kRatesTexts);
   if (labelled) return {{images ? "images" : "tsv", folder}};
   return {{"text", folder}};
 }
@@ -51,7 +52,7 @@ bool any_not_zero(const TensorReader& reader, const StoredTensor& tensor) {
 }
 
 // The `data` section of a model of theirs.
-Json data_of(const Folder& folder, const std::string& task, const Json& labels, const Json& model,
+Json data_of(const Folder& folder, const TaskKind& task, const Json& labels, const Json& model,
              Reasons& reasons) {
   const bool images = folder.architecture->type == ModelType::kVit;
   Json data = {{"train", corpus_of(task, fs::absolute(folder.path).string(), images)}};
@@ -59,21 +60,21 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
   const Json positions = model.value("max_position_embeddings", Json());
   if (positions.is_number_integer()) {
     const auto most = positions.get<int64_t>();
-    const bool blocks = find_task(task)->usual().joined;
+    const bool blocks = task.usual().joined;
     const int64_t usual = blocks ? DataOptions().block_size : CorpusOptions().max_length;
     int64_t longest = std::min(usual, most);
     // Their classifiers read what has a position, and their answers are looked for in windows of
     // 384 tokens: one that answers no longer knows what it was trained with.
-    const bool whole = find_task(task)->usual().has_classes || find_task(task)->can(kRatesTexts);
-    if (whole || task == "embedding") longest = most;
-    if (task == "question_answering") {
+    const bool whole = task.usual().has_classes || task.can(kRatesTexts) || task.can(kEmbedsTexts);
+    if (whole) longest = most;
+    if (task.can(kFindsAnswers)) {
       constexpr int64_t kWindow = 384;
       longest = std::min(kWindow, most);
       data["doc_stride"] = std::max<int64_t>(1, longest / 3);
     }
     data[blocks ? "block_size" : "max_length"] = longest;
   }
-  if (find_task(task)->usual().has_classes) data["labels"] = labels;
+  if (task.usual().has_classes) data["labels"] = labels;
   if (images)
     data["image"] = our_image_format(
         folder.config, read_json_if_there(folder.path + "/" + kPreprocessorFile), reasons);
@@ -82,21 +83,21 @@ Json data_of(const Folder& folder, const std::string& task, const Json& labels, 
 
 // Our config, and sentences about differences from config.json.
 // None if they leave no config to go on with.
-std::optional<Config> our_config(const Folder& folder, const std::string& task, bool has_head,
+std::optional<Config> our_config(const Folder& folder, const TaskKind& task, bool has_head,
                                  Reasons& reasons, Reasons& notes) {
   const Architecture& architecture = *folder.architecture;
   Json model = our_model(architecture, folder.config, reasons);
-  const bool predicts = has_head && (task == "mlm" || task == "clm" || task == "translation");
+  const bool predicts =
+      has_head && (task.can(kFillsMasks) || task.can(kContinuesText) || task.can(kTranslates));
   if (predicts) compare_tied(folder, model, reasons, notes);
   SentenceVectors vectors;
-  if (task == "embedding") {
+  if (task.can(kEmbedsTexts)) {
     vectors = sentence_vectors_of(folder.path, reasons, notes);
     model["pooling"] = vectors.pooling;
     model["normalize"] = vectors.normalize;
   }
-  const Json labels =
-      find_task(task)->usual().has_classes ? labels_of(folder.config, reasons) : Json::array();
-  if (task == "classification") check_classes(folder.config, labels, reasons);
+  const Json labels = task.usual().has_classes ? labels_of(folder.config, reasons) : Json::array();
+  if (task.can(kClassifies)) check_classes(folder.config, labels, reasons);
   for (const char* key : architecture.only_trained) {
     const Json value = folder.config.value(key, Json());
     const double ours = std::string_view(key).find("classif") != std::string_view::npos
@@ -105,7 +106,7 @@ std::optional<Config> our_config(const Folder& folder, const std::string& task, 
     if (!value.is_number() || value.get<double>() == ours) continue;
     notes.push_back(concat(key, " is ", value.dump(), ", a training here has ", ours, '.'));
   }
-  if (task == "translation" && folder.names.has("final_logits_bias")) {
+  if (task.can(kTranslates) && folder.names.has("final_logits_bias")) {
     const StoredTensor& bias = *folder.reader.find(folder.names.stored("final_logits_bias"));
     model["output_bias"] = any_not_zero(folder.reader, bias);
   }
@@ -123,7 +124,7 @@ std::optional<Config> our_config(const Folder& folder, const std::string& task, 
   const fs::path path = fs::canonical(folder.path);
   const bool is_file = fs::is_regular_file(path);
   Json config = {
-      {"task", task},
+      {"task", task.name},
       {"dtype", doubles ? "float64" : "float32"},
       {"output_dir", (fs::path("runs") / (is_file ? path.stem() : path.filename())).string()},
       {"data", data},
@@ -136,6 +137,7 @@ std::optional<Config> our_config(const Folder& folder, const std::string& task, 
         our_generation(read_generation(folder.path, folder.config), architecture.type, notes);
   try {
     Config read = load_checkpoint_config(config.dump(), folder.path);
+    read.model.pooler = pooler_of(model);
     if (!reasons.empty()) return read;
     const std::vector<std::string> open = undetermined_keys(model, read);
     const RopeScaling& rope = read.model.rope_scaling;
@@ -207,10 +209,30 @@ void compare_sinusoids(const Folder& folder, const Config& config, Reasons& reas
   }
 }
 
+// Tensors of the heads that the architecture's classes have. Vectors of texts need none, and their
+// program reads none.
+std::set<std::string> unread_head(const Folder& folder, ModelFacts facts, Reasons& notes) {
+  std::set<std::string> found;
+  if (!facts.config.task->can(kEmbedsTexts)) return found;
+  const std::string_view prefix = folder.architecture->prefix;
+  facts.counts.classes = 1;
+  facts.masked = facts.fills_tied = facts.fills_untied = facts.classifies = facts.pooled =
+      facts.finds_spans = facts.tags = true;
+  for (const TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
+    for (const std::string& name : pair.theirs) {
+      if (!name.starts_with(prefix) && folder.names.has(name)) found.insert(name);
+    }
+  }
+  if (!found.empty()) {
+    notes.push_back(concat("vectors of texts have no head: left out are ", join(found, ", "), '.'));
+  }
+  return found;
+}
+
 // The tensors to use, by the names of the tables; a missing tensor or another shape is a reason.
 std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& facts,
-                                      Reasons& reasons) {
-  std::set<std::string> used;
+                                      Reasons& reasons, Reasons& notes) {
+  std::set<std::string> used = unread_head(folder, facts, notes);
   std::vector<TensorPair> pairs;
   for (TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
     const bool absent = pair.optional && !pair.is_bias && !folder.names.has(pair.theirs[0]);
@@ -244,12 +266,14 @@ std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& fa
 }
 
 // The pooler in a file with another head, for a classifier that begins with it.
-std::vector<TensorPair> pooler_of(const Folder& folder, ModelFacts facts) {
+std::vector<TensorPair> pooler_in(const Folder& folder, ModelFacts facts) {
   if (facts.pooled || folder.architecture->type != ModelType::kEncoder) return {};
   facts.pooled = true;
   std::vector<TensorPair> found;
   for (TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
     if (!pair.ours.starts_with("pooler") || !folder.names.has(pair.theirs[0])) continue;
+    const bool of_head = !pair.theirs[0].starts_with(folder.architecture->prefix);
+    if (of_head && facts.config.task->can(kEmbedsTexts)) continue;
     pair.theirs[0] = folder.names.stored(pair.theirs[0]);
     const StoredTensor& stored = *folder.reader.find(pair.theirs[0]);
     if (stored.shape != pair.their_shapes[0] || !fits(stored.type, DType::kFloat32)) return {};
@@ -263,13 +287,24 @@ std::vector<TensorPair> pooler_of(const Folder& folder, ModelFacts facts) {
 bool is_huggingface_folder(const std::string& path) {
   if (is_peft_folder(path)) return true;
   const std::string config = path + "/" + kConfigFile;
-  if (is_checkpoint(path) || !fs::is_regular_file(config)) return false;
+  if (is_checkpoint(path)) return false;
+  if (!fs::is_regular_file(config)) return has_modules(path);
   const Json json = Json::parse(read_file(config), nullptr, /*allow_exceptions=*/false);
   return json.is_object() && json.contains("model_type");
 }
 
 bool is_foreign_model(const std::string& path) {
   return is_huggingface_folder(path) || gguf_file_of(path).has_value();
+}
+
+Pooler pooler_of_origin(const std::map<std::string, std::string>& came_with) {
+  const auto file = came_with.find(kConfigFile);
+  if (file == came_with.end()) return ModelOptions().pooler;
+  const Json theirs = Json::parse(file->second, nullptr, /*allow_exceptions=*/false);
+  const Architecture* const architecture = theirs.is_object() ? architecture_of(theirs) : nullptr;
+  if (architecture == nullptr) return ModelOptions().pooler;
+  Reasons ignored;
+  return pooler_of(our_model(*architecture, theirs, ignored));
 }
 
 ImportedModel import_model(const std::string& path) {
@@ -285,13 +320,14 @@ ImportedModel import_model(const Folder& folder) {
   const std::string task = !head.empty() ? head
                            : encoder     ? "mlm"
                                          : folder.architecture->classes.front().task;
-  const std::optional<Config> found = our_config(folder, task, !head.empty(), reasons, notes);
+  const std::optional<Config> found =
+      our_config(folder, *find_task(task), !head.empty(), reasons, notes);
   if (!found) refuse(path, reasons);  // the sizes of the tensors follow from the config
   const Config& config = *found;
   const Counts counts = counts_of(folder, config, reasons);
   ModelFacts facts = facts_for(*folder.architecture, config, counts);
   if (head.empty()) facts.masked = facts.fills_tied = facts.fills_untied = false;
-  const std::vector<TensorPair> pairs = check_tensors(folder, facts, reasons);
+  const std::vector<TensorPair> pairs = check_tensors(folder, facts, reasons, notes);
   compare_sinusoids(folder, config, reasons);
   if (!reasons.empty()) refuse(path, reasons);
 
@@ -308,10 +344,17 @@ ImportedModel import_model(const Folder& folder) {
                          });
   };
   for (const TensorPair& pair : pairs) add(pair, imported.tensors);
-  for (const TensorPair& pair : pooler_of(folder, facts)) {
+  for (const TensorPair& pair : pooler_in(folder, facts)) {
     // A model without a head keeps it for the way home.
     const bool keeps = head.empty() || config.task->can(kEmbedsTexts);
     add(pair, keeps ? imported.tensors : imported.spare);
+  }
+  if (!encoder && has_modules(path)) {
+    imported.notes.push_back(
+        concat(path,
+               " makes vectors of texts (modules.json), which Tapestry's task embedding does "
+               "with encoders only: this is its model of task ",
+               task, '.'));
   }
   if (head.empty()) {
     imported.notes.push_back(

@@ -3,6 +3,7 @@
 // (apps/interop/gguf/gguf_import.cpp).
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ struct ImportedModel {
 /// Reads config.json and the headers of the tensors. Throws one Error(kData) with everything that
 /// has no place in Tapestry.
 ImportedModel import_model(const std::string& folder);
+
+/// The model.pooler of the class that a model of ours came as, by the files that it came with; the
+/// usual one if it came from nowhere.
+Pooler pooler_of_origin(const std::map<std::string, std::string>& came_with);
 
 /// The same with its tokenizers, which must give the model's ids. For a folder with adapters: they
 /// and their model, from the folder `base`, or from the one that they name.

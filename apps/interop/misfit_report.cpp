@@ -151,9 +151,13 @@ std::string tokenizer_problem(const std::string& folder) {
 
 }  // namespace
 
+bool has_safetensors(const std::string& folder) {
+  return fs::exists(folder + "/model.safetensors") ||
+         fs::exists(folder + "/model.safetensors.index.json");
+}
+
 std::string weights_in_other_format(const std::string& folder) {
-  const bool ours = fs::exists(folder + "/model.safetensors") ||
-                    fs::exists(folder + "/model.safetensors.index.json");
+  const bool ours = has_safetensors(folder);
   for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5",
                            "flax_model.msgpack", "consolidated.00.pth"}) {
     if (!ours && fs::exists(folder + "/" + name)) return name;

@@ -26,6 +26,8 @@ std::string nearest_class(const Json& config, const std::vector<std::string>& st
 /// tokenizer, if something is.
 [[noreturn]] void refuse_with_tokenizer(const Error& error, const std::string& folder);
 
+/// True for a folder with weights in the format that is read.
+bool has_safetensors(const std::string& folder);
 /// The file of weights that no other program should run, in a folder without safetensors; or "".
 std::string weights_in_other_format(const std::string& folder);
 

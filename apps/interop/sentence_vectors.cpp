@@ -58,12 +58,46 @@ std::vector<std::string> ways_of(const Json& pooling) {
   return ways;
 }
 
+// The folder of a module inside of the model's; "" is the model's own.
+std::string path_of(const Json& module) {
+  const Json path = module.is_object() ? value_of(module, "path", "") : Json();
+  return path.is_string() ? path.get<std::string>() : "";
+}
+
+// "Transformer, Pooling in '1_Pooling'": what a list of modules says, for messages.
+std::string listed(const Json& modules) {
+  std::vector<std::string> names;
+  for (const Json& module : modules) {
+    const std::string name = class_of(module), path = path_of(module);
+    names.push_back(concat(name.empty() ? "one without a type" : name,
+                           path.empty() ? "" : concat(" in '", path, '\'')));
+  }
+  return names.empty() ? "none" : join(names, ", ");
+}
+
+// They work one after the other, so that their order counts.
+bool are_ours(const Json& modules) {
+  std::vector<std::string> names;
+  for (const Json& module : modules) names.push_back(class_of(module));
+  if (names.size() == 3 && names.back() == "Normalize") names.pop_back();
+  return names == std::vector<std::string>{"Transformer", "Pooling"} && path_of(modules[0]).empty();
+}
+
+Json read_modules(const std::string& folder) {
+  return Json::parse(read_file(concat(folder, '/', kModulesFile)), nullptr,
+                     /*allow_exceptions=*/false);
+}
+
 void read_pooling(const std::string& folder, const Json& module, SentenceVectors& vectors,
-                  Reasons& reasons) {
-  const Json path = value_of(module, "path", kPoolingFolder);
-  const std::string file =
-      concat(folder, '/', path.is_string() ? path.get<std::string>() : "", "/config.json");
-  const std::vector<std::string> ways = ways_of(read_json_if_there(file));
+                  Reasons& reasons, Reasons& notes) {
+  const std::string file = concat(folder, '/', path_of(module), "/config.json");
+  const Json pooling = read_json_if_there(file);
+  if (value_of(pooling, "include_prompt", true) == false) {
+    notes.push_back(concat(file,
+                           " has include_prompt: false, here the tokens of a prompt are pooled "
+                           "like all others."));
+  }
+  const std::vector<std::string> ways = ways_of(pooling);
   const bool known = ways.size() == 1 && std::ranges::any_of(kPoolings, [&](const auto& row) {
                        return ways.front() == row.ours;
                      });
@@ -125,45 +159,88 @@ bool came_alike(const ModelFiles& model) {
          (length.is_null() || length == model.config.data.corpus.max_length);
 }
 
+void read_limits(const std::string& folder, SentenceVectors& vectors, Reasons& reasons,
+                 Reasons& notes) {
+  const Json limits = read_json_if_there(concat(folder, '/', kLimitsFile));
+  const Json length = value_of(limits, "max_seq_length", Json());
+  if (length.is_number_integer() && length > 0) {
+    vectors.max_length = length.get<int64_t>();
+  } else if (!length.is_null()) {
+    reasons.push_back(concat(kLimitsFile, " has max_seq_length ", length.dump(),
+                             ", expected an integer from 1, or null"));
+  }
+  const Json lower = value_of(limits, "do_lower_case", Json());
+  if (!lower.is_null() && !lower.is_boolean()) {
+    reasons.push_back(
+        concat(kLimitsFile, " has do_lower_case ", lower.dump(), ", expected true or false"));
+  }
+  if (lower == true) {
+    notes.push_back(concat(kLimitsFile,
+                           " has do_lower_case: texts must come in lower case, unless "
+                           "the tokenizer folds them."));
+  }
+}
+
+// True if their way of comparing vectors puts texts in another order than the cosine does.
+bool differs_from_cosine(const Json& name, bool unit_vectors) {
+  if (!name.is_string() || name == "cosine") return false;
+  // Of vectors of length 1 the products are cosines, and the distances fall as those grow.
+  return !unit_vectors || (name != "dot" && name != "euclidean");
+}
+
+void read_program(const std::string& folder, const SentenceVectors& vectors, Reasons& notes) {
+  const Json program = read_json_if_there(concat(folder, '/', kProgramFile));
+  const Json all = value_of(program, "prompts", Json::object());
+  std::vector<std::string> prompts;
+  for (const auto& [name, text] : all.items()) {
+    if (all.is_object() && text != "") prompts.push_back(concat(name, ": ", text.dump()));
+  }
+  if (!prompts.empty()) {
+    notes.push_back(concat(kProgramFile, " has prompts that belong before texts (",
+                           join(prompts, ", "), "): write them there."));
+  }
+  const Json usual = value_of(program, "default_prompt_name", Json());
+  if (!usual.is_null()) {
+    notes.push_back(concat(kProgramFile, " puts the prompt ", usual.dump(),
+                           " before each text: write it there."));
+  }
+  const Json compares = value_of(program, "similarity_fn_name", Json());
+  if (differs_from_cosine(compares, vectors.normalize)) {
+    notes.push_back(concat(kProgramFile, " compares vectors by ", compares.dump(),
+                           ", which orders texts otherwise than the cosine."));
+  }
+}
+
 }  // namespace
 
 bool has_modules(const std::string& folder) {
   return std::filesystem::is_regular_file(concat(folder, '/', kModulesFile));
 }
 
+std::string folder_of_transformer(const std::string& folder) {
+  const Json modules = read_modules(folder);
+  if (!modules.is_array() || modules.empty()) return "";
+  return class_of(modules[0]) == "Transformer" ? path_of(modules[0]) : "";
+}
+
 SentenceVectors sentence_vectors_of(const std::string& folder, Reasons& reasons, Reasons& notes) {
   SentenceVectors vectors;
   const std::string path = concat(folder, '/', kModulesFile);
-  const Json modules = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  const Json modules = read_modules(folder);
   if (!modules.is_array()) {
     reasons.push_back(concat(path, " is no list of modules"));
     return vectors;
   }
-  for (const Json& module : modules) {
-    const std::string name = class_of(module);
-    if (name == "Pooling") {
-      read_pooling(folder, module, vectors, reasons);
-    } else if (name == "Normalize") {
-      vectors.normalize = true;
-    } else if (name != "Transformer") {
-      reasons.push_back(concat(path, " has a module ", name.empty() ? "without a type" : name,
-                               ", Tapestry has Transformer, Pooling and Normalize"));
-    }
+  if (!are_ours(modules)) {
+    reasons.push_back(concat(path, " has the modules ", listed(modules),
+                             ", expected Transformer in the folder itself, Pooling and perhaps "
+                             "Normalize"));
+    return vectors;
   }
-  const Json limits = read_json_if_there(concat(folder, '/', kLimitsFile));
-  const Json length = value_of(limits, "max_seq_length", Json());
-  if (length.is_number_integer()) vectors.max_length = length.get<int64_t>();
-  if (value_of(limits, "do_lower_case", false) == true) {
-    notes.push_back(concat(kLimitsFile,
-                           " has do_lower_case: texts must come in lower case, unless "
-                           "the tokenizer folds them."));
-  }
-  const Json program = read_json_if_there(concat(folder, '/', kProgramFile));
-  const Json prompt = value_of(program, "default_prompt_name", Json());
-  if (!prompt.is_null()) {
-    notes.push_back(concat(kProgramFile, " puts the prompt ", prompt.dump(),
-                           " before each text: write it there."));
-  }
+  read_pooling(folder, modules[1], vectors, reasons, notes);
+  vectors.normalize = modules.size() == 3;
+  read_limits(folder, vectors, reasons, notes);
+  read_program(folder, vectors, notes);
   return vectors;
 }
 

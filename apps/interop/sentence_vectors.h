@@ -13,12 +13,16 @@ namespace tapestry::interop {
 /// True for a folder with a modules.json.
 bool has_modules(const std::string& folder);
 
+/// The folder inside of it that holds the Transformer; "" if it is the folder itself, or unknown.
+std::string folder_of_transformer(const std::string& folder);
+
 struct SentenceVectors {
   std::string pooling = "mean";  ///< of our key model.pooling
   bool normalize = false;
   int64_t max_length = 0;  ///< tokens that a text is cut to; 0: not said
 };
-/// What such a folder says; adds a reason for each module, and each way of pooling, that we lack.
+/// What such a folder says; adds reasons if the modules, the way of pooling or the limits are none
+/// that we have.
 SentenceVectors sentence_vectors_of(const std::string& folder, Reasons& reasons, Reasons& notes);
 
 /// The files of a model of task embedding that an encoder's folder does not have. Those that the

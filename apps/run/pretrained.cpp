@@ -5,6 +5,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/run_folder.h"
+#include "apps/config/sections.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/peft.h"
 #include "data/files/files.h"
@@ -18,7 +19,13 @@ Config config_of_pretrained(const std::string& path) {
                : interop::import_model(path).config;
   }
   Checkpoint checkpoint(resolve_checkpoint(path));
-  return config_of(checkpoint);
+  Config config = config_of(checkpoint);
+  // A classifier that begins with it has the layer of the class that it came as.
+  if (config.model_type == ModelType::kEncoder && !has_pooler(config)) {
+    const TokenizerPair tokenizers = load_tokenizers(tokenizer_files(checkpoint));
+    config.model.pooler = interop::pooler_of_origin(tokenizers.came_with);
+  }
+  return config;
 }
 
 Config load_run_config(const std::string& path, const std::vector<std::string>& overrides,

@@ -2,7 +2,6 @@
 #include "apps/tasks/embedding.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
@@ -54,43 +53,26 @@ struct PairVectors {
   Tensor sources, targets;
 };
 
-std::string bytes_of(const Tensor& vectors) {
-  const Tensor host = vectors.to(DType::kFloat32).to(Device{});
-  return {reinterpret_cast<const char*>(host.data<float>()), static_cast<size_t>(host.bytes())};
+// Adds the vectors of a batch to a list of numbers.
+void append(const Var& vectors, std::vector<float>& numbers) {
+  const Tensor host = vectors.value().to(DType::kFloat32).to(Device{});
+  numbers.insert(numbers.end(), host.data<float>(), host.data<float>() + host.numel());
 }
 
-void put_rows(const std::string& bytes, const std::vector<int64_t>& rows, Tensor& into) {
-  const size_t size = bytes.size() / std::max<size_t>(1, rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::memcpy(reinterpret_cast<char*>(into.data<float>()) + static_cast<size_t>(rows[i]) * size,
-                bytes.data() + i * size, size);
-  }
-}
-
-PairVectors embed_corpus(const EmbeddingModel& model, const TextPairCorpus& corpus,
-                         const RankGroup& group) {
-  TextPairBatches batches(corpus, unshuffled(model.config.batch));
-  const int64_t count = batches.batches_in_epoch();
-  Progress progress("embedding", count, "batches");
-  std::vector<std::string> own;
-  std::vector<std::vector<int64_t>> rows;
-  for (int64_t i = 0; i < count; ++i, progress.add()) {
-    const TextPairBatch batch = batches.next();
-    rows.push_back(batch.indices);
-    if (!group.owns(i)) continue;
-    const auto bytes = [&](const FramedRows& texts) {
-      return bytes_of(vectors_of(model, texts).value());
-    };
-    own.push_back(pack({bytes(batch.source), bytes(batch.target)}));
-  }
-  const int64_t size = model.config.model.hidden_size;
-  PairVectors all{.sources = Tensor::empty({corpus.size(), size}, DType::kFloat32),
-                  .targets = Tensor::empty({corpus.size(), size}, DType::kFloat32)};
-  const std::vector<std::string> found = group.in_order(own, count);
-  for (size_t i = 0; i < found.size(); ++i) {
-    const std::vector<std::string> sides = unpack(found[i]);
-    put_rows(sides.at(0), rows[i], all.sources);
-    put_rows(sides.at(1), rows[i], all.targets);
+// What the ranks found: of each batch its pairs, and the vectors of its sources and targets.
+PairVectors in_places(const std::vector<std::vector<int64_t>>& pairs,
+                      const std::vector<std::vector<float>>& numbers, const Shape& shape) {
+  PairVectors all{.sources = Tensor::empty(shape, DType::kFloat32),
+                  .targets = Tensor::empty(shape, DType::kFloat32)};
+  const int64_t size = shape[1];
+  for (size_t batch = 0; batch < pairs.size(); ++batch) {
+    const float* from = numbers[batch].data();
+    for (Tensor* const side : {&all.sources, &all.targets}) {
+      for (const int64_t pair : pairs[batch]) {
+        std::copy_n(from, size, side->data<float>() + pair * size);
+        from += size;
+      }
+    }
   }
   return all;
 }
@@ -138,11 +120,20 @@ std::map<std::string, double> measure_pairs(const EmbeddingModel& model,
                                             const RankGroup& group = {},
                                             ValidationDetails* details = nullptr) {
   TextPairBatches batches(corpus, unshuffled(model.config.batch));
-  const LossSums sums = loss_over_epoch(batches, group, [&](const TextPairBatch& batch) {
-    const Var sources = vectors_of(model, batch.source);
-    return loss_of(model, corpus, batch, sources, vectors_of(model, batch.target), {});
+  const int64_t count = batches.batches_in_epoch();
+  std::vector<std::vector<int64_t>> pairs;
+  std::vector<std::vector<float>> numbers;
+  const LossSums sums = loss_over_epoch(std::move(batches), group, [&](const TextPairBatch& batch) {
+    const Var sources = vectors_of(model, batch.source), targets = vectors_of(model, batch.target);
+    pairs.push_back(batch.indices);
+    append(sources, numbers.emplace_back());
+    append(targets, numbers.back());
+    return loss_of(model, corpus, batch, sources, targets, {});
   });
-  const Found found = find_targets(embed_corpus(model, corpus, group), corpus, model.device());
+  const PairVectors vectors =
+      in_places(group.in_order(std::move(pairs), count), group.in_order(std::move(numbers), count),
+                {corpus.size(), model.config.model.hidden_size});
+  const Found found = find_targets(vectors, corpus, model.device());
   std::map<std::string, double> metrics = retrieval_scores(found.ranks);
   // accuracy: found among the texts of its batch.
   for (const char* name : {"nll", "loss", "accuracy"}) metrics[name] = sums.metrics().at(name);

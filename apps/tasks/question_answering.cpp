@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -213,7 +212,7 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
   std::vector<int64_t> all(questions.windows.size());
   std::iota(all.begin(), all.end(), int64_t{0});
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
-  std::vector<std::string> own;
+  std::vector<std::vector<double>> own;
   int64_t batches = 0;
   Progress progress("finding answers", std::ssize(all), "windows");
   for (size_t begin = 0; begin < all.size(); begin += rows) {
@@ -241,13 +240,10 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
                                           .n_best = n_best});
       WindowResult{found, side(0)[0] + side(1)[0]}.append_to(results);
     }
-    own.emplace_back(reinterpret_cast<const char*>(results.data()),
-                     results.size() * sizeof(double));
+    own.push_back(std::move(results));
   }
   auto window = questions.windows.begin();
-  for (const std::string& bytes : group.in_order(own, batches)) {
-    std::vector<double> results(bytes.size() / sizeof(double));
-    std::memcpy(results.data(), bytes.data(), bytes.size());
+  for (const std::vector<double>& results : group.in_order(own, batches)) {
     const double* const end = results.data() + results.size();
     for (const double* row = results.data(); row < end; ++window) {
       const WindowResult result = WindowResult::take(row);

@@ -39,6 +39,23 @@ class RankGroup {
     }
     return all;
   }
+  /// The same for lists of any lengths.
+  template <class T>
+  requires std::is_trivially_copyable_v<T> std::vector<std::vector<T>> in_order(
+      std::vector<std::vector<T>> own, int64_t batches)
+  const {
+    if (size() == 1) return own;
+    std::vector<std::string> texts;
+    for (const std::vector<T>& list : own) {
+      texts.emplace_back(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(T));
+    }
+    std::vector<std::vector<T>> all;
+    for (const std::string& text : in_order(texts, batches)) {
+      all.emplace_back(text.size() / sizeof(T));
+      std::memcpy(all.back().data(), text.data(), text.size());
+    }
+    return all;
+  }
 
  private:
   int rank() const { return communicator_ == nullptr ? 0 : communicator_->rank(); }

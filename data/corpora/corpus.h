@@ -162,6 +162,10 @@ struct CorpusSpec {
 /// The files that the specs name.
 std::vector<std::string> files_of(const std::vector<CorpusSpec>& specs);
 
+/// The keys of a corpus with their values: all that decides what is read from its files, but for
+/// the files' names and bytes. "files" has the keys of the files that it names.
+std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& spec);
+
 /// Sentences before tokenisation.
 struct TextPair {
   std::string source;

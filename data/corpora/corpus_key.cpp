@@ -9,13 +9,14 @@
 #include <iomanip>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "data/chat/chat_format.h"
 
 namespace tapestry {
 namespace {
 
 // Raise it when the rules that turn text into ids change, or the file of a table.
-constexpr const char* kVersion = "6";
+constexpr const char* kVersion = "7";
 constexpr int64_t kSamples = 64;
 constexpr int64_t kSampleBytes = int64_t{1} << 20;
 
@@ -37,34 +38,7 @@ void CorpusKey::add(const std::string& text) {
 
 void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
   for (const CorpusSpec& spec : specs) {
-    // Binds all members: if one is added, this does not compile until it is part of the key, or
-    // known to change no row.
-    const auto& [source, target, records, source_column, target_column, text_column, label_column,
-                 context_column, question_column, answer_column, answer_start_column, tokens_column,
-                 tags_column, x_column, y_column, x_columns, class_column, prompt, answer,
-                 messages_column, chosen, rejected, prompt_column, chosen_column, rejected_column,
-                 chat, ding, direction, text, documents, images, labels, squad, conll, range_begin,
-                 range_end, split, limit, weight, pair_weights, pair_weight_column] = spec;
-    static_cast<void>(weight);
-    static_cast<void>(pair_weights);  // a path
-    add(concat(direction, ' ', documents, ' ', std::setprecision(17), range_begin, ' ', range_end,
-               ' ', split, ' ', limit));
-    for (const std::string* name :
-         {&records.header, &source_column, &target_column, &text_column, &label_column,
-          &context_column, &question_column, &answer_column, &answer_start_column, &tokens_column,
-          &tags_column, &x_column, &y_column, &prompt, &answer, &pair_weight_column,
-          &class_column}) {
-      add(*name);
-    }
-    for (const std::string& name : x_columns) add(name);
-    for (const std::string* name :
-         {&chosen, &rejected, &prompt_column, &chosen_column, &rejected_column}) {
-      if (!name->empty()) add(*name);
-    }
-    if (chat != nullptr) {
-      add(concat(messages_column, ' ', static_cast<int>(chat->loss_on), ' ', chat->tokens));
-      add(chat->chat.source());
-    }
+    for (const auto& [key, value] : reading_of(spec)) add(value);
     for (const std::string& key : CorpusSpec::file_keys()) {
       const std::string& path = spec.file(key);
       add(path);  // the counts name it
@@ -112,6 +86,55 @@ std::vector<std::string> files_of(const std::vector<CorpusSpec>& specs) {
     }
   }
   return files;
+}
+
+std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& spec) {
+  // Binds all members: if one is added, this does not compile until it is listed below, or known to
+  // change nothing that is read.
+  const auto& [source, target, records, source_column, target_column, text_column, label_column,
+               context_column, question_column, answer_column, answer_start_column, tokens_column,
+               tags_column, x_column, y_column, x_columns, class_column, prompt, answer,
+               messages_column, chosen, rejected, prompt_column, chosen_column, rejected_column,
+               chat, ding, direction, text, documents, images, labels, squad, conll, range_begin,
+               range_end, split, limit, weight, pair_weights, pair_weight_column] = spec;
+  static_cast<void>(weight);
+  std::vector<std::string> files;
+  for (const std::string& key : CorpusSpec::file_keys()) {
+    if (!spec.file(key).empty()) files.push_back(key);
+  }
+  return {{"files", join(files, ", ")},
+          {"header", records.header},
+          {"source_column", source_column},
+          {"target_column", target_column},
+          {"text_column", text_column},
+          {"label_column", label_column},
+          {"context_column", context_column},
+          {"question_column", question_column},
+          {"answer_column", answer_column},
+          {"answer_start_column", answer_start_column},
+          {"tokens_column", tokens_column},
+          {"tags_column", tags_column},
+          {"x_column", x_column},
+          {"y_column", y_column},
+          {"x_columns", join(x_columns, "\n")},
+          {"class_column", class_column},
+          {"prompt", prompt},
+          {"answer", answer},
+          {"messages_column", messages_column},
+          {"chosen", chosen},
+          {"rejected", rejected},
+          {"prompt_column", prompt_column},
+          {"chosen_column", chosen_column},
+          {"rejected_column", rejected_column},
+          {"loss_on", chat == nullptr ? "" : concat(static_cast<int>(chat->loss_on))},
+          {"chat_tokens", chat == nullptr ? "" : concat(chat->tokens)},
+          {"chat_template", chat == nullptr ? "" : chat->chat.source()},
+          {"direction", direction},
+          {"documents", documents},
+          {"range", concat(std::setprecision(17), range_begin, ' ', range_end)},
+          {"split", split},
+          {"limit", concat(limit)},
+          {"pair_weight_column", pair_weight_column}};
 }
 
 }  // namespace tapestry

@@ -282,7 +282,7 @@ TokenizerPair train_tokenizers(const TokenizerOptions& options,
   check_not_empty(specs);
   CorpusKey key;
   if (!context.cache.empty()) {
-    // Binds all members, as CorpusKey does.
+    // Binds all members, as reading_of() does.
     const auto& [type, path, source_path, target_path, algorithm, vocab_size, share,
                  character_coverage, byte_fallback, normalization, target_normalization,
                  user_symbols, user_symbol_pattern, max_sentences, mask_piece, sentinels] = options;

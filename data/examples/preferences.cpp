@@ -13,9 +13,7 @@ namespace tapestry {
 namespace {
 
 // Special tokens in front of a row, whose last token is never read.
-int64_t specials_of(const SpecialIds& special) {
-  return std::ssize(special.document()) - 1;
-}
+int64_t specials_of(const SpecialIds& special) { return std::ssize(special.document()) - 1; }
 
 int64_t length_before(const PreferenceCorpus& corpus, int64_t i) {
   const std::span<const int32_t> prompt = corpus.prompts[i];
@@ -63,25 +61,25 @@ PreferenceCorpus load_preferences(const std::vector<CorpusSpec>& specs, const To
     if (adds_end && !tokenizer.special().has_end(ids)) ids.push_back(tokenizer.special().eos);
     return ids;
   };
-  const auto table = load_table(
-      {.kind = "preferences",
-       .columns = 3,
-       .specs = specs,
-       .source_tokenizer = tokenizer,
-       .target_tokenizer = &tokenizer,
-       .rule = {options.max_length, options.overlong, specials_of(tokenizer.special()),
-                /*one_row=*/true},
-       .add =
-           [](const EncodedPair& pair, TableBuilder& rows) {
-             rows.add({pair.source, pair.target, pair.rejected});
-           },
-       .encode =
-           [&](EncodedPair& pair) {
-             pair.source = tokenizer.encode(pair.text.source);
-             pair.target = answer(pair.text.target);
-             pair.rejected = answer(pair.text.rejected);
-           }},
-      context);
+  const auto table =
+      load_table({.kind = "preferences",
+                  .columns = 3,
+                  .specs = specs,
+                  .source_tokenizer = tokenizer,
+                  .target_tokenizer = &tokenizer,
+                  .rule = {options.max_length, options.overlong, specials_of(tokenizer.special()),
+                           /*one_row=*/true},
+                  .add =
+                      [](const EncodedPair& pair, TableBuilder& rows) {
+                        rows.add({pair.source, pair.target, pair.rejected});
+                      },
+                  .encode =
+                      [&](EncodedPair& pair) {
+                        pair.source = tokenizer.encode(pair.text.source);
+                        pair.target = answer(pair.text.target);
+                        pair.rejected = answer(pair.text.rejected);
+                      }},
+                 context);
   PreferenceCorpus corpus;
   corpus.prompts = TokenLists(table, 0);
   corpus.chosen = TokenLists(table, 1);

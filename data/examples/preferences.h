@@ -35,11 +35,11 @@ PreferenceCorpus load_preferences(const std::vector<CorpusSpec>& specs, const To
 
 /// Two rows for each example: 2i with the better answer, 2i + 1 with the worse one.
 struct PreferenceBatch {
-  Tensor ids;      ///< (2B, T) int32
-  Tensor targets;  ///< (2B, T): the next token if it belongs to the answer, else kNoTarget
-  Tensor lengths;  ///< (2B): tokens of each row
-  int64_t rows = 0;              ///< B
-  int64_t tokens = 0;            ///< without padding: sum of the lengths
+  Tensor ids;          ///< (2B, T) int32
+  Tensor targets;      ///< (2B, T): the next token if it belongs to the answer, else kNoTarget
+  Tensor lengths;      ///< (2B): tokens of each row
+  int64_t rows = 0;    ///< B
+  int64_t tokens = 0;  ///< without padding: sum of the lengths
   std::vector<int64_t> indices;  ///< the number in the corpus of each example
 };
 

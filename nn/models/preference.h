@@ -49,8 +49,9 @@ Var rewards(const ComparedAnswers& answers, const PreferenceOptions& options);
 ///   orpo   -l_c / t - beta log sigmoid(log odds(l_c / t) - log odds(l_r / t))
 ///   simpo  -log sigmoid(r_c - r_r - margin)
 ///
-/// where odds(x) = e^x / (1 - e^x), plus chosen_weight * -l_c / t. The result's tokens are examples,
-/// its nll sums are of -l_c / t, and correct are those whose better answer has the larger reward.
+/// where odds(x) = e^x / (1 - e^x), plus chosen_weight * -l_c / t. The result's tokens are
+/// examples, its nll sums are of -l_c / t, and correct are those whose better answer has the larger
+/// reward.
 CrossEntropy preference_loss(const ComparedAnswers& answers, const PreferenceOptions& options,
                              double normalizer = 0);
 

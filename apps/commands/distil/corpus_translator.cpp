@@ -1,7 +1,9 @@
 #include "apps/commands/distil/corpus_translator.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -37,6 +39,17 @@ size_t most_similar(const std::vector<ScoredText>& texts, const std::string& ref
 
 }  // namespace
 
+double share_of_repeats(const std::vector<int32_t>& tokens) {
+  constexpr size_t kRun = 4;
+  if (tokens.size() < kRun) return 0;
+  std::set<std::array<int32_t, kRun>> seen;
+  const size_t count = tokens.size() - kRun + 1;
+  for (size_t at = 0; at < count; ++at) {
+    seen.insert({tokens[at], tokens[at + 1], tokens[at + 2], tokens[at + 3]});
+  }
+  return static_cast<double>(count - seen.size()) / static_cast<double>(count);
+}
+
 PairsOfCorpora::PairsOfCorpora(const std::vector<CorpusSpec>& specs) : specs_(specs) {
   // A file that is missing is reported before the first one is read.
   for (const CorpusSpec& spec : specs) open_corpus(spec);
@@ -66,7 +79,8 @@ CorpusTranslator::CorpusTranslator(const Translator& models, SearchOptions searc
       search_(std::move(search)),
       batch_size_(batch_size),
       choice_(choice),
-      longest_(longest - models.rows().source.size()) {
+      longest_source_(std::min(longest, models.longest()) - models.rows().source.size()),
+      longest_target_(longest - models.rows().target.size()) {
   widen_for_distinct_texts(search_);
 }
 
@@ -83,7 +97,7 @@ std::vector<TranslatedSource> CorpusTranslator::translate(const std::vector<Text
     one.weight = pair.weight;
     std::vector<int32_t> ids = tokenizer.encode(pair.source);
     if (is_empty_text(pair.source, ids)) continue;
-    if (std::ssize(ids) > longest_) {
+    if (std::ssize(ids) > longest_source_) {
       one.left_out = LeftOut::kOverlong;
       continue;
     }
@@ -107,27 +121,38 @@ void CorpusTranslator::translate(Batch& batch, const std::vector<TextPair>& pair
                       [&](size_t sentence, std::vector<Hypothesis> found) {
                         const size_t place = batch.places[sentence];
                         choose(best_texts(std::move(found), n_best_, text_of), pairs[place].target,
-                               std::ssize(batch.sentences.sources[sentence]), results[place]);
+                               batch.sentences.sources[sentence], results[place]);
                       });
 }
 
+std::optional<LeftOut> CorpusTranslator::fault_of(const Hypothesis& found, const std::string& text,
+                                                  const std::vector<int32_t>& source) const {
+  const auto tokens = static_cast<double>(found.tokens.size());
+  const double most = choice_.most_times * static_cast<double>(source.size());
+  if (is_blank(text)) return LeftOut::kEmpty;
+  if (choice_.most_times > 0 && tokens > most) return LeftOut::kTooLong;
+  // A model that cannot end goes round in a circle. Refrains and lists repeat what the source does.
+  const double repeats = share_of_repeats(found.tokens) - share_of_repeats(source);
+  if (choice_.most_repeats < 1 && repeats > choice_.most_repeats) return LeftOut::kRepeats;
+  if (found.cut || !found.has_eos) return LeftOut::kCut;
+  // The student reads the text, whose tokens may be others than those that were written.
+  const auto read = std::ssize(models_.tokenizers().target->encode(text));
+  if (read > longest_target_) return LeftOut::kOverlong;
+  return std::nullopt;
+}
+
 void CorpusTranslator::choose(const std::vector<Hypothesis>& found, const std::string& reference,
-                              int64_t source_tokens, TranslatedSource& one) const {
-  const double most = choice_.most_times * static_cast<double>(source_tokens);
+                              const std::vector<int32_t>& source, TranslatedSource& one) const {
   for (const Hypothesis& hypothesis : found) {
     ScoredText text{translated_text(*models_.tokenizers().target, hypothesis),
                     score_of(hypothesis)};
-    const bool too_long =
-        choice_.most_times > 0 && static_cast<double>(hypothesis.tokens.size()) > most;
-    if (!is_blank(text.text) && !hypothesis.cut && hypothesis.has_eos && !too_long) {
+    const std::optional<LeftOut> fault = fault_of(hypothesis, text.text, source);
+    if (!fault) {
       one.translations.push_back(std::move(text));
-      continue;
+    } else if (&hypothesis == &found.front()) {
+      one.left_out = *fault;
+      one.refused = std::move(text);
     }
-    if (&hypothesis != &found.front()) continue;
-    one.left_out = is_blank(text.text) ? LeftOut::kEmpty
-                   : too_long          ? LeftOut::kTooLong
-                                       : LeftOut::kCut;
-    one.refused = std::move(text);
   }
   if (choice_.keep_best_by == KeepBestBy::kNone || one.translations.size() < 2) return;
   const size_t best =

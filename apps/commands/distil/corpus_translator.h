@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,12 @@ inline constexpr auto kKeepBestBy = enumerators<KeepBestBy>();
 struct ChoiceOptions {
   KeepBestBy keep_best_by = KeepBestBy::kScore;
   double most_times = 0;  ///< tokens of a translation for each of its source; 0: any number
+  /// Share of repeated parts that a translation may have beyond that of its source; 1: any.
+  double most_repeats = 0.3;
 };
+
+/// The share of the runs of four tokens that stood before in the text; 0 of a shorter text.
+double share_of_repeats(const std::vector<int32_t>& tokens);
 
 /// The usable pairs of several corpora, one after the other.
 class PairsOfCorpora {
@@ -56,7 +62,8 @@ class PairsOfCorpora {
 
 class CorpusTranslator {
  public:
-  /// Sources of more than `longest` tokens, those around them counted, are left out.
+  /// Sources and translations of more than `longest` tokens, those around them counted, are left
+  /// out, and sources of more than the models read.
   CorpusTranslator(const Translator& models, SearchOptions search, int64_t batch_size,
                    const ChoiceOptions& choice, int64_t longest);
 
@@ -73,14 +80,17 @@ class CorpusTranslator {
   void translate(Batch& batch, const std::vector<TextPair>& pairs,
                  std::vector<TranslatedSource>& results) const;
   void choose(const std::vector<Hypothesis>& found, const std::string& reference,
-              int64_t source_tokens, TranslatedSource& one) const;
+              const std::vector<int32_t>& source, TranslatedSource& one) const;
+  /// Nothing for a translation that may be kept.
+  std::optional<LeftOut> fault_of(const Hypothesis& found, const std::string& text,
+                                  const std::vector<int32_t>& source) const;
 
   const Translator& models_;
   const int64_t n_best_;
   SearchOptions search_;
   const int64_t batch_size_;
   const ChoiceOptions choice_;
-  const int64_t longest_;
+  const int64_t longest_source_, longest_target_;  ///< without the tokens around them
 };
 
 }  // namespace tapestry

@@ -64,42 +64,57 @@ int64_t count_pairs(const std::vector<CorpusSpec>& corpora, FilterCounts& counts
   return count;
 }
 
-Json checksums_of(const std::vector<DataFile>& files) {
-  Json list = Json::array();
-  for (const DataFile& file : files) list.push_back(file.checksum);
-  return list;
+std::string checksum_of(const std::string& path) {
+  return data_files(std::vector<std::string>{path}, {}).front().checksum;
+}
+
+// The files that decide what a model answers, by their names.
+Json identity_of_model(const std::string& path) {
+  std::vector<std::string> names = kTokenizerFileNames;
+  names.insert(names.begin(), {kModelFile, kConfigFile});
+  const std::string folder = resolve_checkpoint(path);
+  Json checksums;
+  for (const std::string& name : names) {
+    const std::string file = concat(folder, '/', name);
+    if (std::filesystem::exists(file)) checksums[name] = checksum_of(file);
+  }
+  return checksums;
+}
+
+Json identity_of_corpus(const CorpusSpec& corpus) {
+  Json keys;
+  for (const auto& [key, value] : reading_of(corpus)) keys[key] = value;
+  for (const DataFile& file : data_files(std::vector<CorpusSpec>{corpus}, {})) {
+    keys["checksums"].push_back(file.checksum);
+  }
+  return keys;
 }
 
 // Everything that decides the translations. Files count by their bytes.
 Json identity_of(const DistilArguments& arguments, const SearchOptions& search,
-                 const std::vector<CorpusSpec>& corpora, const Config& config) {
-  std::vector<std::string> weights;
-  for (const std::string& path : arguments.models.paths) {
-    weights.push_back(concat(resolve_checkpoint(path), '/', kModelFile));
-  }
+                 const std::vector<CorpusSpec>& corpora, const Config& config,
+                 const Student& student) {
   Config used = config;
   used.generation = search;
-  Json keys, of_corpora = Json::array();
+  Json keys, of_models = Json::array(), of_corpora = Json::array();
   for (const auto& [key, value] : flat_keys(used)) {
-    if (key.starts_with("generation.") || key == "data.max_length") keys[key] = value;
+    if (key.starts_with("generation.")) keys[key] = value;
   }
-  for (const CorpusSpec& corpus : corpora) {
-    of_corpora.push_back({{"split", corpus.split},
-                          {"limit", corpus.limit},
-                          {"direction", corpus.direction},
-                          {"columns", {corpus.source_column, corpus.target_column}},
-                          {"weights", corpus.pair_weight_column}});
+  for (const std::string& path : arguments.models.paths) {
+    of_models.push_back(identity_of_model(path));
   }
-  return {{"models", checksums_of(data_files(weights, {}))},
+  for (const CorpusSpec& corpus : corpora) of_corpora.push_back(identity_of_corpus(corpus));
+  return {{"models", of_models},
           {"weights", arguments.models.weights},
           {"format", name_of(arguments.models.format)},
-          {"corpora", checksums_of(data_files(corpora, {}))},
-          {"parts", of_corpora},
+          {"corpora", of_corpora},
           {"keys", keys},
           {"n_best", search.n_best},
           {"seed", search.seed},
           {"keep_best_by", name_of(arguments.choice.keep_best_by)},
-          {"most_times", arguments.choice.most_times}};
+          {"most_times", arguments.choice.most_times},
+          {"most_repeats", arguments.choice.most_repeats},
+          {"student_max_length", student.config.data.corpus.max_length}};
 }
 
 // A config must give the student these tokenizers again.
@@ -133,9 +148,8 @@ void translate_all(const std::vector<CorpusSpec>& corpora, const CorpusTranslato
   }
 }
 
-void tell(const SelectionCounts& counts, const FilterCounts& read) {
-  std::cerr << "corpus: " << read.summary() << '\n'
-            << concat(counts.sources, " sources translated, ", counts.kept,
+void tell(const SelectionCounts& counts) {
+  std::cerr << concat(counts.sources, " sources translated, ", counts.kept,
                       counts.kept == 1 ? " pair kept\n" : " pairs kept\n");
   for (const LeftOut reason : kLeftOut) {
     const int64_t count = counts.left_out[static_cast<size_t>(reason)];
@@ -147,12 +161,21 @@ void tell(const SelectionCounts& counts, const FilterCounts& read) {
   }
 }
 
-Json figures_of(const SelectionCounts& counts) {
+// What was chosen of the translations, by which options, and for which student.
+Json figures_of(const SelectionCounts& counts, const DistilArguments& arguments) {
+  const auto number = [](const std::optional<double>& given) {
+    return given ? Json(*given) : Json();
+  };
   Json left_out;
   for (const LeftOut reason : kLeftOut) {
     left_out[name_of(reason)] = counts.left_out[static_cast<size_t>(reason)];
   }
-  return {{"sources", counts.sources}, {"pairs", counts.kept}, {"left_out", left_out}};
+  return {{"sources", counts.sources},
+          {"pairs", counts.kept},
+          {"left_out", left_out},
+          {"keep", number(arguments.selection.keep)},
+          {"min_score", number(arguments.selection.min_score)},
+          {"student", arguments.student}};
 }
 
 void expect_pairs(const Config& config, const std::string& path) {
@@ -164,7 +187,7 @@ void expect_pairs(const Config& config, const std::string& path) {
 int run_distil(const DistilArguments& arguments) {
   arguments.search.validate();
   const std::string output = std::filesystem::absolute(arguments.output).lexically_normal();
-  check_distil_folder(output);
+  const DistilFolder locked(output);
   set_num_threads(arguments.compute.threads);
   const Translator models(arguments.models, arguments.compute.device, "distil", kTranslates,
                           override_languages({}, arguments.search.overrides));
@@ -178,8 +201,9 @@ int run_distil(const DistilArguments& arguments) {
       make_student(config, models.tokenizers(), arguments.student, weighted, output);
   FilterCounts read;
   const int64_t total = count_pairs(corpora, read);
-  const RunFolder folder(output);
-  TranslatedPieces pieces(folder, identity_of(arguments, search, corpora, config));
+  std::cerr << "corpus: " << read.summary() << '\n';
+  const RunFolder& folder = locked.files();
+  TranslatedPieces pieces(folder, identity_of(arguments, search, corpora, config, student));
   write_tokenizers(folder, student, models.tokenizers());
   if (pieces.size() > 0) {
     std::cerr << concat("goes on after ", std::min(total, pieces.size() * pieces.kSources),
@@ -189,14 +213,14 @@ int run_distil(const DistilArguments& arguments) {
     std::cerr << "note: each pair of the corpora stands once in " << kDistilledCorpus
               << ", whatever their weights\n";
   }
-  const int64_t longest = std::min(models.longest(), config.data.corpus.max_length);
+  const int64_t longest = student.config.data.corpus.max_length;
   translate_all(corpora,
                 CorpusTranslator(models, search, arguments.batch_size, arguments.choice, longest),
                 total, pieces);
   const SelectionCounts counts = write_selection(pieces, arguments.selection, weighted, output);
   folder.write(kStudentConfig, student.yaml);
-  pieces.finish(figures_of(counts));
-  tell(counts, read);
+  pieces.finish(figures_of(counts, arguments));
+  tell(counts);
   std::cerr << "student: tapestry train " << arguments.output << '/' << kStudentConfig << '\n';
   return 0;
 }
@@ -216,6 +240,11 @@ void add_choice(CLI::App& app, DistilArguments& arguments) {
                  "leaves out translations with more than this number of tokens for each of their "
                  "source; 0: none")
       ->check(CLI::Range(0., 1e6))
+      ->capture_default_str();
+  app.add_option("--most-repeats", arguments.choice.most_repeats,
+                 "leaves out translations that repeat this much more of themselves (a share of "
+                 "their runs of four tokens) than their sources do; 1: none")
+      ->check(CLI::Range(0., 1.))
       ->capture_default_str();
   auto* least = app.add_option("--min-score", arguments.selection.min_score,
                                "leaves out translations with a lower log-probability for each "

@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kRecord = "distil.json";
 constexpr const char* kPiece = "piece-";
+constexpr const char* kLock = ".lock";
 
 Json read_record(const std::string& path) {
   try {
@@ -61,7 +62,16 @@ TranslatedSource source_of(const std::string& text) {
   return one;
 }
 
-}  // namespace
+// True for a folder in which there is nothing but a lock.
+bool is_unused(const std::string& folder) {
+  std::error_code error;
+  bool unused = fs::is_directory(folder, error);
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    unused &= entry->path().filename() == kLock;
+  }
+  return unused && !error;
+}
 
 void check_distil_folder(const std::string& folder) {
   if (!fs::exists(folder)) return;
@@ -70,10 +80,27 @@ void check_distil_folder(const std::string& folder) {
     if (!read_record(record).at("finished")) return;
     fail(ErrorKind::kConfig, "[distil] ", folder, " is finished; choose another --output.");
   }
-  if (!fs::is_directory(folder) || !fs::is_empty(folder)) {
+  if (!is_unused(folder)) {
     fail(ErrorKind::kConfig, "[distil] ", folder,
          " exists and is no folder of tapestry distil; choose another --output.");
   }
+}
+
+}  // namespace
+
+DistilFolder::DistilFolder(const std::string& path) {
+  check_distil_folder(path);
+  made_ = !fs::exists(path);
+  files_.emplace(path, FolderUser{.who = "distil", .work = "distil", .key = "--output"});
+  check_distil_folder(path);  // another process may have been there until now
+}
+
+DistilFolder::~DistilFolder() {
+  std::error_code ignored;
+  const std::string& path = files_->path();
+  if (!is_unused(path)) return;
+  fs::remove(concat(path, '/', kLock), ignored);
+  if (made_) fs::remove(path, ignored);
 }
 
 TranslatedPieces::TranslatedPieces(const RunFolder& folder, const Json& identity)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,10 @@ namespace tapestry {
 /// Why a source or a translation is left out.
 enum class LeftOut {
   kEmpty,     ///< the source or the translation shows nothing
-  kOverlong,  ///< the source has more tokens than the student reads
+  kOverlong,  ///< the source or the translation has more tokens than the student reads
   kCut,       ///< the translation ended at the length limit
   kTooLong,   ///< it has too many times the tokens of its source
+  kRepeats,   ///< it repeats itself much more than its source does
   kScore,     ///< others have better scores
 };
 constexpr const char* name_of(LeftOut reason) {
@@ -26,11 +28,13 @@ constexpr const char* name_of(LeftOut reason) {
     case LeftOut::kEmpty:
       return "empty";
     case LeftOut::kOverlong:
-      return "overlong source";
+      return "overlong";
     case LeftOut::kCut:
       return "cut at the length limit";
     case LeftOut::kTooLong:
       return "too long for its source";
+    case LeftOut::kRepeats:
+      return "repeats itself";
     case LeftOut::kScore:
       return "low score";
   }
@@ -75,7 +79,21 @@ class TranslatedPieces {
   int64_t pieces_ = 0;
 };
 
-/// Throws Error(kConfig) unless the folder is new, empty, or one of an unfinished distillation.
-void check_distil_folder(const std::string& folder);
+/// The locked folder of a distillation. What was made for it goes again if nothing is written.
+class DistilFolder {
+ public:
+  /// Throws Error(kConfig) unless the folder is new, empty, or one of an unfinished distillation,
+  /// or if another process works in it.
+  explicit DistilFolder(const std::string& path);
+  ~DistilFolder();
+  DistilFolder(const DistilFolder&) = delete;
+  DistilFolder& operator=(const DistilFolder&) = delete;
+
+  const RunFolder& files() const { return *files_; }
+
+ private:
+  bool made_ = false;
+  std::optional<RunFolder> files_;
+};
 
 }  // namespace tapestry

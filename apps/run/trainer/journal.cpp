@@ -181,10 +181,12 @@ void Journal::write_line(const Line& line) {
   const TrainerState& state = training_.state;
   const double lr = training_.rate_of(state.step);
   const MemoryStats memory = memory_of(training_.device());
-  // The error of a point is no probability.
+  // The error of a point is no probability, and the choice of a text in a batch is no word.
   const bool likelihood = !examples_of(training_.config).of_points();
+  const bool perplexity = likelihood && !training_.config.task->can(kEmbedsTexts);
   const std::string nats =
-      likelihood ? fmt::format("  nll {:.4f}  ppl {:.2f}", line.nll, std::exp(line.nll)) : "";
+      concat(likelihood ? fmt::format("  nll {:.4f}", line.nll) : "",
+             perplexity ? fmt::format("  ppl {:.2f}", std::exp(line.nll)) : "");
   // The mean KL divergence of a target token, in nats.
   const bool taught = !training_.config.training.teacher.empty();
   const double divergence = window_.divergence / window_.targets;
@@ -197,10 +199,8 @@ void Journal::write_line(const Line& line) {
                   state.step, state.position.epoch, line.loss, nats, teacher, lr, window_.grad_norm,
                   line.rate, ranks, duration_text(line.left)));
   MetricValues values = {{"epoch", static_cast<double>(state.position.epoch)}, {"loss", line.loss}};
-  if (likelihood) {
-    values.emplace_back("nll", line.nll);
-    values.emplace_back("ppl", std::exp(line.nll));
-  }
+  if (likelihood) values.emplace_back("nll", line.nll);
+  if (perplexity) values.emplace_back("ppl", std::exp(line.nll));
   if (taught) values.emplace_back("teacher_divergence", divergence);
   values.insert(values.end(), {{"learning_rate", lr},
                                {"grad_norm", window_.grad_norm},

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
@@ -198,7 +197,7 @@ std::map<std::string, double> measure_with_confusion(const typename Data::Model&
   const std::vector<std::string>& names = model.config.data.labels;
   auto batches = Data::batches(model.config, corpus, /*shuffle=*/false, {});
   const int64_t count = batches.batches_in_epoch();
-  std::vector<std::string> own;  // for each batch its classes, then the predicted ones
+  std::vector<std::vector<int32_t>> own;  // for each batch its classes, then the predicted ones
   const LossSums sums = loss_over_epoch(std::move(batches), group, [&](const auto& batch) {
     const Var logits = Data::logits(model, batch);
     const std::vector<double> scores = logits.value().to(Device{}).template to_vector<double>();
@@ -208,15 +207,11 @@ std::map<std::string, double> measure_with_confusion(const typename Data::Model&
       const auto of_row = std::span(scores).subspan(row * width, width);
       classes.push_back(static_cast<int32_t>(std::ranges::max_element(of_row) - of_row.begin()));
     }
-    own.emplace_back(reinterpret_cast<const char*>(classes.data()),
-                     classes.size() * sizeof(int32_t));
+    own.push_back(std::move(classes));
     return cross_entropy(logits, batch.labels, options);
   });
-  const std::vector<std::string> all = group.in_order(own, count);
   Confusion confusion{names, std::vector(names.size(), std::vector<int64_t>(names.size()))};
-  for (const std::string& bytes : all) {
-    std::vector<int32_t> classes(bytes.size() / sizeof(int32_t));
-    std::memcpy(classes.data(), bytes.data(), bytes.size());
+  for (const std::vector<int32_t>& classes : group.in_order(own, count)) {
     const size_t rows = classes.size() / 2;
     for (size_t row = 0; row < rows; ++row) {
       ++confusion.counts.at(static_cast<size_t>(classes[row]))

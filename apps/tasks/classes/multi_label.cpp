@@ -4,7 +4,6 @@
 #include "apps/tasks/classes/classification.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
@@ -79,23 +78,20 @@ Decided decide_all(const TextClassifier& model, const MultiCorpus& corpus,
   LabelledBatches batches(corpus, unshuffled(model.config.batch));
   const int64_t count = batches.batches_in_epoch();
   const size_t classes = corpus.names().size();
-  std::vector<std::string> own;  // of each batch: text and decisions, row by row
+  std::vector<std::vector<int64_t>> own;  // of each batch: text and decisions, row by row
   Decided decided;
   decided.losses = loss_over_epoch(std::move(batches), group, [&](const LabelledBatch& batch) {
     const Var logits = logits_of(model, batch);
     const std::vector<double> values = logits.value().to(Device{}).to_vector<double>();
-    std::vector<int64_t> rows;
+    std::vector<int64_t>& rows = own.emplace_back();
     for (size_t row = 0; row < batch.indices.size(); ++row) {
       rows.push_back(batch.indices[row]);
       for (size_t i = 0; i < classes; ++i) rows.push_back(values[row * classes + i] > 0);
     }
-    own.emplace_back(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(int64_t));
     return cross_entropy(pairs_of(logits), targets_of(corpus, batch), options);
   });
   decided.sets.assign(static_cast<size_t>(corpus.size()), std::vector<int32_t>(classes));
-  for (const std::string& bytes : group.in_order(own, count)) {
-    std::vector<int64_t> rows(bytes.size() / sizeof(int64_t));
-    std::memcpy(rows.data(), bytes.data(), bytes.size());
+  for (const std::vector<int64_t>& rows : group.in_order(own, count)) {
     for (size_t at = 0; at < rows.size(); at += classes + 1) {
       std::vector<int32_t>& set = decided.sets[static_cast<size_t>(rows[at])];
       for (size_t i = 0; i < classes; ++i) set[i] = static_cast<int32_t>(rows[at + 1 + i]);

@@ -1,6 +1,5 @@
 // Texts with a number each: the head of a classifier with one output, and squared errors
 // (problem_type "regression" of transformers).
-#include <cstring>
 #include <limits>
 
 #include "apps/config/sections.h"
@@ -56,7 +55,7 @@ std::vector<double> rate_corpus(const TextClassifier& model, const RatedCorpus& 
   LabelledBatches batches(corpus, unshuffled(model.config.batch));
   const int64_t count = batches.batches_in_epoch();
   Progress progress("rating", count, "batches");
-  std::vector<std::string> own;
+  std::vector<std::vector<Rated>> own;
   for (int64_t i = 0; i < count; ++i, progress.add()) {
     if (!group.owns(i)) {
       batches.skip(1);
@@ -64,16 +63,13 @@ std::vector<double> rate_corpus(const TextClassifier& model, const RatedCorpus& 
     }
     const LabelledBatch batch = batches.next();
     const auto numbers = predicted(model, batch.ids, batch.lengths).value().to_vector<double>();
-    std::vector<Rated> rated;
+    std::vector<Rated>& rated = own.emplace_back();
     for (size_t row = 0; row < numbers.size(); ++row) {
       rated.push_back({batch.indices[row], numbers[row]});
     }
-    own.emplace_back(reinterpret_cast<const char*>(rated.data()), rated.size() * sizeof(Rated));
   }
   std::vector<double> all(static_cast<size_t>(corpus.size()));
-  for (const std::string& bytes : group.in_order(own, count)) {
-    std::vector<Rated> rated(bytes.size() / sizeof(Rated));
-    std::memcpy(rated.data(), bytes.data(), bytes.size());
+  for (const std::vector<Rated>& rated : group.in_order(own, count)) {
     for (const Rated& one : rated) all[static_cast<size_t>(one.text)] = one.number;
   }
   return all;

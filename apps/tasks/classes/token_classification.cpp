@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -49,10 +48,6 @@ struct Labelled {
   LossSums losses;
 };
 
-std::string bytes_of(const std::vector<Found>& found) {
-  return {reinterpret_cast<const char*>(found.data()), found.size() * sizeof(Found)};
-}
-
 // Puts the labels of the words of consecutive windows in their places.
 class Places {
  public:
@@ -63,9 +58,7 @@ class Places {
     }
   }
 
-  void add(const std::string& bytes) {
-    std::vector<Found> found(bytes.size() / sizeof(Found));
-    std::memcpy(found.data(), bytes.data(), bytes.size());
+  void add(const std::vector<Found>& found) {
     for (size_t at = 0; at < found.size();) {
       const int64_t sentence = corpus_.windows[static_cast<size_t>(window_)].sentence;
       for (const PlacedWord& word : words_in(corpus_, window_++)) {
@@ -89,7 +82,7 @@ Labelled label_all(const TokenClassifierModel& model, const TaggedCorpus& corpus
   std::vector<int64_t> all(corpus.windows.size());
   std::iota(all.begin(), all.end(), int64_t{0});
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
-  std::vector<std::string> own;
+  std::vector<std::vector<Found>> own;
   std::vector<LossSums::Part> own_losses;
   int64_t batches = 0;
   Progress progress("labelling words", std::ssize(all), "rows");
@@ -107,15 +100,15 @@ Labelled label_all(const TokenClassifierModel& model, const TaggedCorpus& corpus
     const std::vector<double> values = softmax(logits).value().to(Device{}).to_vector<double>();
     const int64_t classes = logits.shape()[2];
     const auto width = static_cast<size_t>(batch.ids.shape()[1] * classes);
-    std::string bytes;
+    std::vector<Found>& found = own.emplace_back();
     for (size_t row = 0; row < windows.size(); ++row) {
-      bytes += bytes_of(labels_of_row(std::span(values).subspan(row * width, width), classes,
-                                      words_in(corpus, windows[row])));
+      const std::vector<Found> of_row = labels_of_row(std::span(values).subspan(row * width, width),
+                                                      classes, words_in(corpus, windows[row]));
+      found.insert(found.end(), of_row.begin(), of_row.end());
     }
-    own.push_back(std::move(bytes));
   }
   Places places(model, corpus);
-  for (const std::string& bytes : group.in_order(own, batches)) places.add(bytes);
+  for (const std::vector<Found>& found : group.in_order(own, batches)) places.add(found);
   Labelled result{.words = places.take(), .losses = {}};
   if (losses == nullptr) return result;
   for (const LossSums::Part& part : group.in_order(own_losses, batches)) result.losses.add(part);

@@ -1,5 +1,5 @@
 // The task that learns which of two answers to a prompt is better.
-#include <cstring>
+#include <algorithm>
 
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
@@ -57,20 +57,19 @@ class Reference {
     PreferenceBatches batches(corpus, unshuffled(model.config.batch));
     const int64_t count = batches.batches_in_epoch();
     Progress progress("measuring the model before its training", count, "batches");
-    std::vector<std::string> own;
+    std::vector<std::vector<double>> own;
     std::vector<int64_t> examples;
     for (int64_t i = 0; i < count; ++i, progress.add()) {
       const PreferenceBatch batch = batches.next();
       examples.insert(examples.end(), batch.indices.begin(), batch.indices.end());
       if (!group.owns(i)) continue;
       const Tensor found = model.model.log_probabilities(on_device(batch, model)).value();
-      own.push_back(bytes_of(found.to(Device{}).to(DType::kFloat64)));
+      own.push_back(found.to_vector<double>());
     }
     auto example = examples.begin();
-    for (const std::string& bytes : group.in_order(own, count)) {
-      constexpr size_t kOfExample = 2 * sizeof(double);
-      for (size_t at = 0; at < bytes.size(); at += kOfExample) {
-        std::memcpy(values_.data<double>() + 2 * *example++, bytes.data() + at, kOfExample);
+    for (const std::vector<double>& found : group.in_order(own, count)) {
+      for (size_t i = 0; i + 1 < found.size(); i += 2) {
+        std::copy_n(found.data() + i, 2, values_.data<double>() + 2 * *example++);
       }
     }
   }
@@ -79,8 +78,7 @@ class Reference {
   Tensor of(const PreferenceBatch& batch, const Tensor& beside) const {
     const Tensor rows = Tensor::zeros({2 * batch.rows}, DType::kFloat64);
     for (size_t i = 0; defined() && i < batch.indices.size(); ++i) {
-      std::memcpy(rows.data<double>() + 2 * i, values_.data<double>() + 2 * batch.indices[i],
-                  2 * sizeof(double));
+      std::copy_n(values_.data<double>() + 2 * batch.indices[i], 2, rows.data<double>() + 2 * i);
     }
     return rows.to(beside.dtype()).to(beside.device());
   }
@@ -102,9 +100,6 @@ class Reference {
   }
 
  private:
-  static std::string bytes_of(const Tensor& host) {
-    return {reinterpret_cast<const char*>(host.data<double>()), static_cast<size_t>(host.bytes())};
-  }
   static Tensor checksum_of(const PreferenceCorpus& corpus) {
     const uint64_t sum = corpus.checksum();
     return Tensor::from<int32_t>(

@@ -9,6 +9,8 @@
 #include <set>
 #include <thread>
 
+#include "apps/checkpoint/folder_lock.h"
+#include "apps/commands/distil/corpus_translator.h"
 #include "data/scores/chrf.h"
 #include "tests/apps/tiny_runs.h"
 
@@ -151,6 +153,29 @@ TEST_F(DistilTest, AKilledOneGoesOn) {
   EXPECT_THAT(distil("killed", options).err, HasSubstr("is finished; choose another --output."));
 }
 
+// What is translated decides, not only the bytes of the files.
+TEST_F(DistilTest, AnotherReadingOfTheDataDoesNotGoOn) {
+  folder_.write("pairs.tsv", "ba ce di\tdi ce ba\nfo gu ha\tha gu fo\n");
+  const auto cut_short = [&] {
+    auto record = nlohmann::json::parse(file("made/distil.json"));
+    record["finished"] = false;
+    folder_.write("made/distil.json", record.dump());
+  };
+  const std::string data = "--data tsv=pairs.tsv header=";
+  ASSERT_EQ(distil("made", data + "no").code, 0);
+  cut_short();
+  EXPECT_THAT(distil("made", data + "yes").err,
+              HasSubstr("but corpora/0/header was \"no\" and is \"yes\""));
+  EXPECT_THAT(distil("made", data + "no source_column=2 target_column=1").err,
+              HasSubstr("but corpora/0/source_column was \"1\" and is \"2\""));
+  const auto record = nlohmann::json::parse(file("made/distil.json"));
+  const auto& model = record.at("distil").at("models").at(0);
+  for (const char* name : {"model.safetensors", "config.json", "source.model"}) {
+    EXPECT_TRUE(model.contains(name)) << name << " in " << model;
+  }
+  EXPECT_EQ(distil("made", data + "no").code, 0);
+}
+
 // The log-probability of a token as `translate --detail jsonl` has it.
 TEST_F(DistilTest, TheBestScoresAreKept) {
   const std::string search = "--beam-size 2 ";
@@ -212,12 +237,92 @@ TEST_F(DistilTest, EveryReasonIsCountedAndNamed) {
   const TinyRunFolder::Outcome outcome = distil("made", "--input odd.src --max-new-tokens 1");
   EXPECT_EQ(outcome.code, 3) << outcome.err;  // all are cut
   EXPECT_THAT(outcome.err, HasSubstr("no translation of 3 sources is left"));
+  EXPECT_THAT(outcome.err, HasSubstr("corpus: 5 read, 3 kept")) << "it is said before the work";
   const TinyRunFolder::Outcome rest = distil("rest", "--input odd.src --most-times 1.2");
   ASSERT_EQ(rest.code, 0) << rest.err;
   EXPECT_THAT(rest.err, HasSubstr("corpus: 5 read, 3 kept; dropped: 1 invalid_utf8"));
   EXPECT_THAT(rest.err, HasSubstr("1 empty"));
-  EXPECT_THAT(rest.err, HasSubstr("left out: 1 overlong source"));
-  EXPECT_EQ(rows("rest/left_out.tsv").at(0).at(0), "overlong source");
+  EXPECT_THAT(rest.err, HasSubstr("left out: 1 overlong"));
+  EXPECT_EQ(rows("rest/left_out.tsv").at(0).at(0), "overlong");
+}
+
+// The limit is the student's, and holds for both sides: it reads all that is kept.
+TEST_F(DistilTest, TheStudentReadsEveryPair) {
+  const std::string student = "--beam-size 1 --student data.max_length=5 training.max_steps=2";
+  const TinyRunFolder::Outcome outcome = distil("made", student);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto record = nlohmann::json::parse(file("made/distil.json"));
+  EXPECT_EQ(record.at("student").at(0), "data.max_length=5");
+  EXPECT_EQ(record.at("keep"), nullptr);
+  EXPECT_GT(record.at("left_out").at("overlong"), 10);
+  const TinyRunFolder::Outcome trained = folder_.run("train made/student.yaml output_dir=student");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const size_t kept = rows("made/corpus.tsv").size();
+  EXPECT_THAT(trained.err, HasSubstr(concat("training data: ", kept, " read, ", kept, " kept")));
+}
+
+std::vector<int32_t> numbered(const std::string& text) {
+  std::map<std::string, int32_t> known;
+  std::vector<int32_t> ids;
+  std::istringstream in(text);
+  for (std::string word; in >> word;) {
+    ids.push_back(known.try_emplace(word, static_cast<int32_t>(known.size())).first->second);
+  }
+  return ids;
+}
+
+TEST(ShareOfRepeats, OrdinarySentencesHaveLittle) {
+  for (const char* text :
+       {"", "yes", "no no no", "a man in a blue shirt stands on a ladder and cleans a window",
+        "she sells sea shells by the sea shore and the shells that she sells are sea shells",
+        "the committee of the regions and the committee of the parliament met in the city of the "
+        "seven hills and in the city of the two rivers",
+        "row row row your boat gently down the stream merrily merrily merrily merrily life is but "
+        "a dream"}) {
+    EXPECT_LT(share_of_repeats(numbered(text)), 0.2) << text;
+  }
+  const std::string loop = "the cat sat on the mat and ";
+  EXPECT_EQ(share_of_repeats(numbered("a a a a a a a a")), 0.8);
+  EXPECT_GT(share_of_repeats(numbered(loop + loop + loop)), 0.5);
+  EXPECT_GT(share_of_repeats(numbered("it began well until it was was was was was was was was")),
+            0.3);
+}
+
+// One that has learnt nothing but a word, again and again.
+TEST_F(DistilTest, ATranslationThatRepeatsItselfIsLeftOut) {
+  std::string targets;
+  for (int i = 0; i < 200; ++i) targets += "ba ba ba ba ba\n";
+  folder_.write("loops.tgt", targets);
+  folder_.write("short.src", "ba\n");
+  ASSERT_EQ(folder_.train("translation", "loops",
+                          {"data.train.target=loops.tgt", "training.max_steps=400",
+                           "model.hidden_size=32", "model.dropout=0"}),
+            0)
+      << folder_.messages();
+  const TinyRunFolder::Outcome outcome = folder_.run("distil loops --output made");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(file("made/left_out.tsv.part"), HasSubstr("repeats itself\t"));
+  const TinyRunFolder::Outcome all = folder_.run("distil loops --output all --most-repeats 1");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.err, testing::Not(HasSubstr("repeats itself")));
+  // Translations, too, must fit into the student's rows.
+  const TinyRunFolder::Outcome longer = folder_.run(
+      "distil loops --output longer --input short.src --most-repeats 1 --student "
+      "data.max_length=4");
+  EXPECT_EQ(longer.code, 3);
+  EXPECT_THAT(file("longer/left_out.tsv.part"), HasSubstr("overlong\t"));
+  EXPECT_THAT(file("longer/left_out.tsv.part"), HasSubstr("ba ba ba"));
+}
+
+// Models take minutes to load: a second start finds the lock first.
+TEST_F(DistilTest, ALockedFolderIsRefusedFirst) {
+  fs::create_directories(folder_.path("busy"));
+  const FolderLock lock(folder_.path("busy"), "test", FolderLock::Children::kDoNot);
+  ASSERT_TRUE(lock.take());
+  const TinyRunFolder::Outcome outcome = folder_.run("distil nowhere --output busy");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("[distil] another distil is running in "));
+  EXPECT_THAT(outcome.err, HasSubstr("; choose another --output."));
 }
 
 TEST_F(DistilTest, SeveralTeachersAndWeightsOfPairs) {

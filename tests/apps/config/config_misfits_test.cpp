@@ -38,6 +38,17 @@ const Misfit kMisfits[] = {
      "'model.layer_types': expected full, window or nope, got 'windw'."},
     {"LayersWithoutPositionsAmongAbsoluteOnes", "clm", "model.layer_types=[full, nope]",
      "'model.layer_types' 'nope' needs position_embedding rope: others do not belong to a layer."},
+    {"PoolerOfNoClasses", "mlm", "model.pooler=gelu",
+     "'model.pooler' has no effect with task: mlm."},
+    {"PoolerOfVectors", "embedding", "model.pooler=relu",
+     "'model.pooler' has no effect with task: embedding."},
+    {"VectorsWithoutOthersToCompare", "embedding",
+     "training={max_steps: 10, batch_type: sentences, batch_size: 1}",
+     "'training.batch_size' must be at least 2 with task: embedding, which compares each pair with "
+     "the others of its batch, got 1."},
+    {"VectorsOfTwoVocabularies", "embedding", "tokenizer.share=false",
+     "'tokenizer.share' must be true with task: embedding, whose one model reads both sides, got "
+     "false."},
     {"CacheOfImages", "images", "data.cache=false", "'data.cache' has no effect with images."},
     {"FolderWithoutCache", "clm", "data={train: {text: /dev/null}, cache: false, cache_dir: here}",
      "'data.cache_dir' has no effect without cache."},

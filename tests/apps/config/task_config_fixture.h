@@ -19,6 +19,7 @@ inline const std::map<std::string, std::string> kCorpora = {
     {"mlm", "{text: data/c.txt}"},
     {"denoising", "{text: data/c.txt}"},
     {"classification", "{tsv: data/b.tsv}"},
+    {"embedding", "{source: data/a.en, target: data/a.de}"},
     {"question_answering", "{squad: data/d.jsonl}"},
     {"multi_label", "{tsv: data/b.tsv}"},
     {"text_regression", "{tsv: data/b.tsv}"},

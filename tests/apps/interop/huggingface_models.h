@@ -90,7 +90,7 @@ inline Tensor full_lengths(const Tensor& ids) {
 template <class Model>
 struct Loaded {
   explicit Loaded(const ModelFiles& files) : bundle(files.config, files.tokenizers) {
-    load_parameters(bundle.store, files.tensors);
+    load_parameters(bundle.store, files.tensors, carried_tensors(files.config));
   }
   ModelBundle<Model> bundle;
 };

@@ -23,13 +23,13 @@ class PreferenceTraining : public testing::Test {
   }
   // Three updates from the folder of the fixtures, on all examples, measured after each.
   void train_as_trl(const std::string& preference) const {
-    const std::string corpus = concat("{jsonl: '", fixture_of("preference/train.jsonl"),
-                                      "', prompt: '{prompt}', chosen: '{chosen}', ",
-                                      "rejected: '{rejected}'}");
-    folder_.write("trl.yaml", concat("task: preference\ninit_from: '",
-                                     fixture_of("huggingface_text/llama"),
-                                     "'\noutput_dir: run\ndata: {max_length: 32, train: ", corpus,
-                                     ", valid: ", corpus, "}\npreference: ", preference, R"(
+    const std::string corpus =
+        concat("{jsonl: '", fixture_of("preference/train.jsonl"),
+               "', prompt: '{prompt}', chosen: '{chosen}', ", "rejected: '{rejected}'}");
+    folder_.write("trl.yaml",
+                  concat("task: preference\ninit_from: '", fixture_of("huggingface_text/llama"),
+                         "'\noutput_dir: run\ndata: {max_length: 32, train: ", corpus,
+                         ", valid: ", corpus, "}\npreference: ", preference, R"(
 training:
   batch_type: sentences
   batch_size: 6
@@ -131,7 +131,10 @@ TEST_F(PreferenceTraining, LearnsAndAnswers) {
   const Json figures = Json::parse(folder_.output("evaluate --json --model run --data valid"));
   EXPECT_GT(figures.at("likelier"), 75);
   EXPECT_EQ(figures.at("prompts"), 20);
-  EXPECT_EQ(lines_of(folder_.output("generate --model run", R"({"text": "ba ce"})" "\n")).size(), 1u);
+  EXPECT_EQ(lines_of(folder_.output("generate --model run", R"({"text": "ba ce"})"
+                                                            "\n"))
+                .size(),
+            1u);
 }
 
 }  // namespace

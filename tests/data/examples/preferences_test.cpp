@@ -99,7 +99,8 @@ TEST_F(Preferences, EachAnswerHasItsRow) {
 }
 
 TEST_F(Preferences, LongPromptsAreCutForBothAnswersAlike) {
-  const auto corpus = load(spec(R"({"q": "a bb ccc dddd eeeee", "good": "c", "bad": "dd e"})" "\n"),
+  const auto corpus = load(spec(R"({"q": "a bb ccc dddd eeeee", "good": "c", "bad": "dd e"})"
+                                "\n"),
                            {.max_length = 6, .overlong = "truncate"});
   EXPECT_EQ(corpus.counts.truncated, 1);
   // eos, three of the prompt and two of the longer answer, whose end is not read.
@@ -141,7 +142,8 @@ TEST_F(Preferences, TalksDifferFromTheFirstAnswerThatDiffers) {
 TEST_F(Preferences, TheMessagesOfThePromptMayStandAlone) {
   CorpusSpec spec = talks(
       R"({"q": [{"role": "user", "content": "a"}], "good": [{"role": "assistant", "content": "b"}],)"
-      R"( "bad": [{"role": "assistant", "content": "c"}]})" "\n");
+      R"( "bad": [{"role": "assistant", "content": "c"}]})"
+      "\n");
   spec.prompt_column = "q";
   const PreferenceCorpus corpus = load(spec);
   EXPECT_THAT(words(corpus.prompts), ElementsAre(4, 1, 1, 9));

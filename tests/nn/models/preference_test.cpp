@@ -45,16 +45,12 @@ TEST_F(PreferenceTest, Dpo) {
 
 TEST_F(PreferenceTest, IpoIsByToken) {
   const auto of = [&](size_t i) { return moved(i) / static_cast<double>(t_[i]); };
-  EXPECT_NEAR(loss({.loss = Loss::kIpo, .beta = 0.25}), mean([&](size_t c, size_t r) {
-                return std::pow(of(c) - of(r) - 2, 2);
-              }),
-              1e-12);
+  EXPECT_NEAR(loss({.loss = Loss::kIpo, .beta = 0.25}),
+              mean([&](size_t c, size_t r) { return std::pow(of(c) - of(r) - 2, 2); }), 1e-12);
 }
 
 TEST_F(PreferenceTest, Orpo) {
-  const auto log_odds = [&](size_t i) {
-    return by_token(i) - std::log(1 - std::exp(by_token(i)));
-  };
+  const auto log_odds = [&](size_t i) { return by_token(i) - std::log(1 - std::exp(by_token(i))); };
   EXPECT_NEAR(loss({.loss = Loss::kOrpo, .beta = 0.4}), mean([&](size_t c, size_t r) {
                 return -by_token(c) - 0.4 * log_sigmoid(log_odds(c) - log_odds(r));
               }),

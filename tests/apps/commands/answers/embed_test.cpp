@@ -95,6 +95,14 @@ TEST_F(EmbedTest, TheValidationCountsWhatTheVectorsSay) {
   EXPECT_EQ(figures.at("pairs"), 20);
 }
 
+// The choice among the pairs of a batch is no word.
+TEST_F(EmbedTest, TheLogHasNoPerplexity) {
+  for (const char* file : {"run/train.log", "run/metrics.jsonl"}) {
+    const std::string text = read_file(folder_->path(file));
+    EXPECT_THAT(text, testing::AllOf(HasSubstr("nll"), testing::Not(HasSubstr("ppl")))) << file;
+  }
+}
+
 TEST_F(EmbedTest, OtherModelsAndKeysAreRefused) {
   ASSERT_EQ(folder_->train("clm", "clm", {"training.max_steps=1"}), 0) << folder_->messages();
   const auto failed = folder_->run("embed --model clm", "ba\n");
