@@ -208,15 +208,19 @@ Var linear_log_probabilities(const Var& x, const Var& weight, const Var& bias,
   const auto groups = std::ssize(ends);
   const Tensor rows = x.value().reshape({problem.shape.rows, x.shape().cols()});
   std::vector<Var> sums;
-  std::vector<int32_t> group_of_row;
-  for (int64_t group = 0, begin = 0; group < groups; ++group) {
+  const Tensor group_of_row = Tensor::empty({1, problem.shape.rows}, DType::kInt32);
+  // Without values one group is as good as many.
+  const bool readable = ShapesOnly::has_memory(problem.host_targets.bytes());
+  if (!readable) sums.emplace_back(Tensor::empty({groups}, DType::kFloat64, x.value().device()));
+  for (int64_t group = 0, begin = 0; readable && group < groups; ++group) {
     const int64_t end = ends[static_cast<size_t>(group)];
     check(end > begin, who, "group ", group, " has no row.");
     const Problem part = rows_of(problem, begin, end);
     const Tensor of_group = empty_sums(x.value());
     run_classifier(part, rows.slice(begin, end), weight, bias, {}, fields(of_group));
     sums.emplace_back(of_group.slice(1, 2));
-    group_of_row.resize(static_cast<size_t>(end), static_cast<int32_t>(group));
+    std::fill(group_of_row.data<int32_t>() + begin, group_of_row.data<int32_t>() + end,
+              static_cast<int32_t>(group));
     begin = end;
   }
   const DType wide = x.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
@@ -227,8 +231,7 @@ Var linear_log_probabilities(const Var& x, const Var& weight, const Var& bias,
   Tape::record(
       {&x, &weight, &bias}, result,
       [problem, x_value = x.value(), weight, bias, gx = gradient_of(x), gw = gradient_of(weight),
-       gb = gradient_of(bias), group_of_row = Tensor::from(group_of_row, {1, problem.shape.rows})](
-          const Tensor& dy) mutable {
+       gb = gradient_of(bias), group_of_row](const Tensor& dy) mutable {
         // The derivative of a row's loss is that of its group, negated.
         const NoTape constants;
         const Var by_group = reshape(Var(dy.to(DType::kFloat64)), {dy.numel(), 1});

@@ -9,9 +9,8 @@ namespace {
 
 // The places that have a target, in the flattened batch, and their targets.
 struct Places {
-  Tensor rows;                ///< (1, M) int32
-  Tensor targets;             ///< (M) int32, in host memory
-  std::vector<int64_t> ends;  ///< of the places of each row of the batch
+  Tensor rows;     ///< (1, M) int32
+  Tensor targets;  ///< (M) int32, in host memory
 
   // An embedding lookup in the hidden states takes the rows that have a target: (M, D).
   Var of(const Var& hidden) const {
@@ -22,28 +21,34 @@ struct Places {
 };
 
 Places places_with_target(const Tensor& targets, int32_t no_target, Device device) {
-  const int64_t rows = targets.shape()[0], width = targets.shape()[1];
-  Places places;
   if (!ShapesOnly::has_memory(targets.bytes())) {  // as if all had one
     const int64_t count = targets.numel();
-    for (int64_t row = 0; row < rows; ++row) places.ends.push_back((row + 1) * width);
-    places.rows = Tensor::empty({1, count}, DType::kInt32, device);
-    places.targets = Tensor::empty({count}, DType::kInt32);
-    return places;
+    return {Tensor::empty({1, count}, DType::kInt32, device),
+            Tensor::empty({count}, DType::kInt32)};
   }
-  std::vector<int32_t> found, wanted;
-  const int32_t* const ids = targets.data<int32_t>();
-  for (int64_t i = 0; i < rows * width; ++i) {
-    if (ids[i] != no_target) {
-      found.push_back(static_cast<int32_t>(i));
-      wanted.push_back(ids[i]);
-    }
-    if ((i + 1) % width == 0) places.ends.push_back(std::ssize(found));
+  std::vector<int32_t> rows, wanted;
+  const auto ids = targets.to_vector<int32_t>();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == no_target) continue;
+    rows.push_back(static_cast<int32_t>(i));
+    wanted.push_back(ids[i]);
   }
-  const auto count = std::ssize(found);
-  places.rows = Tensor::from(found, {1, count}, device);
-  places.targets = Tensor::from(wanted, {count});
-  return places;
+  const auto count = static_cast<int64_t>(rows.size());
+  return {Tensor::from(rows, {1, count}, device), Tensor::from(wanted, {count})};
+}
+
+// Where the places of each row (B, T) end among all of them.
+std::vector<int64_t> ends_of_rows(const Tensor& targets, int32_t no_target) {
+  const int64_t width = targets.shape()[1];
+  const bool readable = ShapesOnly::has_memory(targets.bytes());
+  std::vector<int64_t> ends;
+  int64_t found = 0;
+  for (int64_t row = 0; row < targets.shape()[0]; ++row) {
+    const int32_t* const ids = readable ? targets.data<int32_t>() + row * width : nullptr;
+    found += readable ? width - std::count(ids, ids + width, no_target) : width;
+    ends.push_back(found);
+  }
+  return ends;
 }
 
 }  // namespace
@@ -103,7 +108,8 @@ Var LanguageModel::log_probabilities(const Batch& batch) const {
   const Var x =
       hidden(batch.ids, batch.lengths, batch.segments, {.prefix_lengths = batch.prefix_lengths});
   const Places places = places_with_target(batch.targets, vocabulary.no_target, batch.ids.device());
-  return output.log_probabilities(places.of(x), places.targets, places.ends);
+  return output.log_probabilities(places.of(x), places.targets,
+                                  ends_of_rows(batch.targets, vocabulary.no_target));
 }
 
 void LanguageModel::add(const Tensor& ids, const std::vector<int32_t>& lengths, bool prefix,
