@@ -140,7 +140,7 @@ TEST_F(CliTest, ExplainsTheKeysOfAConfig) {
   EXPECT_THAT(key.out, HasSubstr("default: [0.9, 0.999]"));
   EXPECT_EQ(key.err, "");
   EXPECT_THAT(tapestry("help").out, HasSubstr("\ntraining.optimizer: How an update"));
-  const Outcome wrong = tapestry("help training.optimizer.beta");
+  const Outcome wrong = tapestry("help training.bettas");
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("Did you mean 'training.optimizer.betas'?"));
   // No config is needed for the list of its keys.
