@@ -55,7 +55,8 @@ void settle_sizes(ModelOptions& model) {
 // A vocabulary that is learnt for a template of ours has a token for each of its marks.
 void add_chat_symbols(Config& config) {
   const bool own = config.data.chat_template == DataOptions::kOwnTemplate;
-  if (!config.tokenizer.is_trained() || !config.data.chat_template_path.empty()) return;
+  const bool is_learnt = config.tokenizer.is_trained() && config.init_from.empty();
+  if (!is_learnt || !config.data.chat_template_path.empty()) return;
   for (const BuiltInTemplate& one : built_in_templates()) {
     if (!own && config.data.chat_template != one.name) continue;
     std::vector<std::string>& symbols = config.tokenizer.user_symbols;
