@@ -280,19 +280,20 @@ namespace {
 // The plan that was made last.
 class LastPlan {
  public:
-  std::optional<EpochPlan> of(int64_t epoch, int64_t window) const {
+  // Null if it is of another window.
+  std::shared_ptr<const EpochPlan> of(int64_t epoch, int64_t window) const {
     const std::scoped_lock lock(mutex_);
-    return epoch == epoch_ && window == window_ ? plan_ : std::nullopt;
+    return epoch == epoch_ && window == window_ ? plan_ : nullptr;
   }
   void keep(int64_t epoch, int64_t window, const EpochPlan& plan) {
     const std::scoped_lock lock(mutex_);
-    epoch_ = epoch, window_ = window, plan_ = plan;
+    epoch_ = epoch, window_ = window, plan_ = std::make_shared<const EpochPlan>(plan);
   }
 
  private:
   mutable std::mutex mutex_;
   int64_t epoch_ = -1, window_ = 0;
-  std::optional<EpochPlan> plan_;
+  std::shared_ptr<const EpochPlan> plan_;
 };
 
 }  // namespace
@@ -308,7 +309,7 @@ EpochPlans EpochPlans::of_planner(const std::shared_ptr<const LengthPlanner>& pl
     return plan ? plan->batches() : planner->batches(epoch, window);
   };
   plans.plan = [planner, last](int64_t epoch, int64_t window) {
-    if (auto plan = last->of(epoch, window)) return *std::move(plan);
+    if (const auto made = last->of(epoch, window)) return *made;
     EpochPlan plan;
     std::vector<RowLength> lengths;
     plan.ranges_ = planner->cut<EpochPlan::Range>(

@@ -29,6 +29,10 @@ bool fit_row(EncodedPair& pair, const TableRequest& request, FilterCounts& count
   const bool has_target = request.target_tokenizer != nullptr;
   const size_t whole = has_target ? std::max(pair.target.size(), pair.rejected.size())
                                   : static_cast<size_t>(request.whole_tokens(pair));
+  if (whole == 0) {
+    counts.drop(Drop::kEmpty, concat(pair.text.place, ": no answer to learn"));
+    return false;
+  }
   const size_t tokens = pair.source.size() + (has_target ? whole : 0);
   if (tokens > most) {
     if (rule.overlong == "error") {

@@ -38,8 +38,10 @@ void encode_talk(EncodedPair& pair, const Tokenizer& tokenizer, bool adds_end) {
 bool are_answers(const TokenTable& table) {
   for (int64_t row = 0; row < table.rows(); ++row) {
     const auto answers = table.list(row, 1);
-    if (answers.size() % 2 != 0 || !std::ranges::is_sorted(answers, std::greater<>())) return false;
-    if (!answers.empty() && answers.back() < 0) return false;
+    if (answers.empty() || answers.size() % 2 != 0 ||
+        !std::ranges::is_sorted(answers, std::greater<>()))
+      return false;
+    if (answers.back() < 0) return false;
   }
   return true;
 }

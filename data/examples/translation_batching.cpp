@@ -10,8 +10,10 @@
 namespace tapestry {
 namespace {
 
-// The tokens of a pair in an epoch, without its frames.
+// The tokens of a pair in an epoch, without its frames. The spans may point into its own vectors,
+// which a move keeps in their place.
 struct PairTokens {
+  PairTokens(PairTokens&&) = default;
   PairTokens(const ParallelCorpus& corpus, int64_t epoch, int64_t pair)
       : source(corpus.source[pair]), target(corpus.target[pair]) {
     if (corpus.variation == nullptr) return;
@@ -24,7 +26,7 @@ struct PairTokens {
     return {std::ssize(source) + around.source.size(), std::ssize(target) + around.target.size()};
   }
 
-  std::vector<int32_t> varied_source, varied_target;  // moving keeps their memory
+  std::vector<int32_t> varied_source, varied_target;
   std::span<const int32_t> source, target;
 };
 
@@ -116,6 +118,7 @@ TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
   check(!indices.empty(), "data", "expected a batch of at least one pair, got none.");
   const PairRows& around = corpus.rows;
   std::vector<PairTokens> pairs;
+  pairs.reserve(indices.size());
   std::vector<RowLength> lengths;
   for (const int64_t pair : indices) {
     lengths.push_back(pairs.emplace_back(corpus, epoch, pair).length(around));

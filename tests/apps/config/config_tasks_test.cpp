@@ -179,6 +179,16 @@ TEST_F(TaskConfigTest, TheFirstMetricOfATaskTellsTheBestModel) {
   EXPECT_EQ(load("text_regression").training.metric_for_best_model, "mse");
 }
 
+// A model from elsewhere keeps its vocabulary, which has no such marks.
+TEST_F(TaskConfigTest, OnlyAVocabularyThatIsLearntGetsTheMarksOfTalks) {
+  const std::vector<std::string> marks = {"<|im_start|>", "<|im_end|>"};
+  EXPECT_EQ(load("chat").tokenizer.user_symbols, marks);
+  for (const char* key :
+       {"init_from=elsewhere", "tokenizer.path=/dev/null", "data.chat_template_path=/dev/null"}) {
+    EXPECT_TRUE(load("chat", {key}).tokenizer.user_symbols.empty()) << key;
+  }
+}
+
 TEST_F(TaskConfigTest, PromptsAndAnswersGoTogether) {
   const std::string half = "data.train={jsonl: /dev/null, prompt: '{a}'}";
   EXPECT_EQ(error_of(text_of("clm"), {half}),

@@ -173,6 +173,31 @@ TEST(Plan, WastesLittleAndReportsIt) {
                                     "source, [0-9]\\.[0-9] % of target"));
 }
 
+// Sampled texts are drawn to be measured.
+TEST(Plan, MeasuresTheRowsOfAWindowOnce) {
+  std::atomic<int64_t> measured = 0;
+  const auto length = [&](int64_t, int64_t row) {
+    ++measured;
+    return RowLength{1 + row % 7, 1 + row % 5};
+  };
+  BatchOptions options;
+  options.batch_size = 64;
+  const EpochPlans plans = EpochPlans::of_lengths(mixture_of(500, {}, options), length, options);
+  const EpochPlan first = plans.plan(0, 0);
+  EXPECT_EQ(measured, 500);
+  EpochWalk walk(plans, {});
+  EXPECT_EQ(walk.batches_in_epoch(), first.batches());
+  std::vector<std::vector<int64_t>> walked;
+  for (int64_t i = 0; i < first.batches(); ++i) {
+    const auto rows = walk.next();
+    walked.emplace_back(rows.begin(), rows.end());
+  }
+  EXPECT_EQ(walked, batches_of(first));
+  EXPECT_EQ(measured, 500);
+  walk.next();
+  EXPECT_EQ(measured, 1000) << "another epoch has other lengths";
+}
+
 TEST(Plan, SortsByTheLongerSideAndTurnsTheDifferences) {
   ParallelCorpus corpus;
   const auto add = [&](size_t source, size_t target) {  // lengths with the special token

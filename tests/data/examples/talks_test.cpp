@@ -120,6 +120,22 @@ TEST_F(Talks, OddRecordsAreCountedWithTheirLines) {
               HasSubstr("a.jsonl:1: chat.jinja:1:19: the template refuses: no user."));
 }
 
+// Nothing is learnt of it, so neither losses nor samples have a place for it.
+TEST_F(Talks, ATalkOfWhichTheTemplateMarksNoAnswerIsLeftOut) {
+  const std::string marks_long_ones =
+      "{% for m in messages %}{% if m.role == 'assistant' and m.content | length > 4 %}"
+      "{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %} "
+      "{% endfor %}";
+  const std::string unmarked =
+      R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]})"
+      "\n";
+  const TalkCorpus corpus =
+      load_talks({spec(unmarked + kTwoAnswers + "\n", marks_long_ones)}, words_, {});
+  EXPECT_EQ(corpus.size(), 1);
+  EXPECT_THAT(corpus.counts.summary(), HasSubstr("a.jsonl:1: no answer to learn"));
+  EXPECT_THAT(error_of(spec(unmarked, marks_long_ones)), HasSubstr("leaves no sentence"));
+}
+
 TEST_F(Talks, ATemplateThatHidesAnswersIsOneError) {
   // The last message is written in another way than those before it.
   EXPECT_THAT(error_of(spec(kTwoAnswers,
