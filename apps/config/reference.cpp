@@ -174,6 +174,27 @@ const std::vector<KeyEntry>& key_entries() {
   return entries;
 }
 
+namespace {
+
+// The key that a wrong name was meant to be: one of the same section, or one whose last part is
+// like the last part of the name.
+std::string nearest_key(const std::string& name, const std::vector<std::string>& names) {
+  const std::string part = last_part_of_key(name);
+  const std::string section = name.substr(0, name.size() - part.size());
+  std::vector<std::string> beside, parts;
+  for (const std::string& known : names) {
+    parts.push_back(last_part_of_key(known));
+    if (known == section + parts.back()) beside.push_back(known);
+  }
+  const std::string own = section.empty() ? "" : nearest_name(name, beside);
+  if (!own.empty()) return own;
+  const auto found = std::find(parts.begin(), parts.end(), nearest_name(part, parts));
+  return found == parts.end() ? nearest_name(name, names)
+                              : names[static_cast<size_t>(found - parts.begin())];
+}
+
+}  // namespace
+
 std::string describe_key(const std::string& given) {
   std::string name = given;
   for (const std::string same : {"data.valid.", "data.test."}) {
@@ -198,13 +219,7 @@ std::string describe_key(const std::string& given) {
     }
   }
   if (!matches.empty()) return text;
-  // The last part of the name; the sections in front of it add nothing.
-  std::vector<std::string> last_parts;
-  for (const std::string& known : names) last_parts.push_back(last_part_of_key(known));
-  const std::string part = nearest_name(last_part_of_key(name), last_parts);
-  const auto found = std::find(last_parts.begin(), last_parts.end(), part);
-  const std::string nearest = part.empty() ? nearest_name(name, names)
-                                           : names[static_cast<size_t>(found - last_parts.begin())];
+  const std::string nearest = nearest_key(name, names);
   fail(ErrorKind::kConfig, "no key is called '", given, "'.",
        nearest.empty() ? "" : concat(" Did you mean '", nearest, "'?"),
        " `tapestry help` lists the sections.");

@@ -67,7 +67,9 @@ void bind_preference(ConfigSection& s, Config& config) {
       "loss", preference.loss,
       {{"dpo", Loss::kDpo}, {"ipo", Loss::kIpo}, {"orpo", Loss::kOrpo}, {"simpo", Loss::kSimpo}},
       "dpo and ipo compare answers with the model of init_from, whose log-probabilities "
-      "are computed once, before the first update; orpo and simpo do without.");
+      "are computed once, before the first update; their validations tell how far the model has "
+      "moved from it: kl, in nats by token, if the answers were its own. orpo and simpo do "
+      "without.");
   s.read(
       "beta", preference.beta,
       "Factor of the rewards: the larger, the nearer dpo and ipo stay to the model of init_from; "

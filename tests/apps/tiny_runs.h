@@ -89,7 +89,7 @@ data:
   max_length: 32
 tokenizer: {vocab_size: 40}
 generation: {do_sample: false}
-preference: {beta: 0.5}
+preference: {beta: 0.5, chosen_weight: 1}
 model:
   num_hidden_layers: 1
   position_embedding: learned

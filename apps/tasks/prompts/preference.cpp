@@ -126,6 +126,19 @@ std::vector<double> by_token(const ComparedAnswers& answers) {
   return values;
 }
 
+// By how much the reference finds all answers likelier, and their tokens.
+std::vector<double> drift_of(const ComparedAnswers& answers) {
+  if (!answers.reference.defined()) return {};
+  double drift = 0, tokens = 0;
+  const std::vector<double> before = answers.reference.to_vector<double>();
+  const std::vector<double> now = answers.log_probabilities.value().to_vector<double>();
+  for (size_t i = 0; i < now.size(); ++i) {
+    drift += before[i] - now[i];
+    tokens += static_cast<double>(answers.tokens[i]);
+  }
+  return {drift, tokens};
+}
+
 // Sums over pairs of numbers.
 struct PairSums {
   double first = 0, second = 0, larger = 0, pairs = 0;
@@ -151,13 +164,14 @@ std::map<std::string, double> measure_answers(const TextModel& model,
                                               const Reference& reference,
                                               const RankGroup& group = {}) {
   const PreferenceOptions& options = model.config.preference;
-  std::vector<PairSums> own_rewards, own_likelihoods;
+  std::vector<PairSums> own_rewards, own_likelihoods, own_drifts;
   PreferenceBatches batches(corpus, unshuffled(model.config.batch));
   const int64_t count = batches.batches_in_epoch();
   const LossSums sums = loss_over_epoch(batches, group, [&](const PreferenceBatch& batch) {
     const ComparedAnswers answers = compare(model, batch, reference);
     own_rewards.emplace_back().add(rewards(answers, options).value().to_vector<double>());
     own_likelihoods.emplace_back().add(by_token(answers));
+    own_drifts.emplace_back().add(drift_of(answers));
     return preference_loss(answers, options);
   });
   const PairSums rewards = PairSums::of(group.in_order(own_rewards, count));
@@ -168,6 +182,10 @@ std::map<std::string, double> measure_answers(const TextModel& model,
   metrics["chosen_reward"] = rewards.first / rewards.pairs;
   metrics["rejected_reward"] = rewards.second / rewards.pairs;
   metrics["likelier"] = 100 * likelihoods.larger / likelihoods.pairs;
+  if (options.has_reference()) {
+    const PairSums drifts = PairSums::of(group.in_order(own_drifts, count));
+    metrics["kl"] = drifts.first / drifts.second;
+  }
   return metrics;
 }
 
@@ -192,7 +210,7 @@ std::vector<Sample> samples_of(const TextModel& model, const PreferenceCorpus& c
     ids.insert(ids.end(), prompt.begin(), prompt.end());
     prompts.push_back({std::move(ids), corpus.chosen.length(i)});
     samples.push_back({.given = {{"prompt", text_of(prompt)},
-                                 {"chosen", text_of(corpus.chosen[i])},
+                                 {"reference", text_of(corpus.chosen[i])},
                                  {"rejected", text_of(corpus.rejected[i])}}});
   }
   const std::vector<std::string> outputs = greedy_answers(model, corpus.special, prompts);

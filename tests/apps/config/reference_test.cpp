@@ -46,14 +46,14 @@ TEST(KeyReference, EveryKeyHasATypeAMeaningAndTasks) {
 
 TEST(KeyReference, TellsWhatABinderTells) {
   EXPECT_EQ(entry("task").preset, "required");
-  EXPECT_THAT(entry("task").bounds, HasSubstr("clm, mlm"));
+  EXPECT_THAT(entry("task").bounds, HasSubstr("clm, preference, mlm"));
   EXPECT_EQ(entry("seed").preset, "1");
   EXPECT_EQ(entry("seed").tasks, "all");
   EXPECT_EQ(entry("threads").bounds, "in [0, 1024]");
   EXPECT_EQ(entry("data.block_size").tasks,
             "clm without data.train.prompt and without data.train.messages_column; mlm; with rows: "
             "blocks");
-  EXPECT_EQ(entry("data.train.prompt").tasks, "clm");
+  EXPECT_EQ(entry("data.train.prompt").tasks, "clm, preference");
   EXPECT_EQ(entry("data.train.answer").tasks, "clm with prompt");
   EXPECT_EQ(entry("data.train.answer").preset, "required");
   EXPECT_EQ(entry("data.block_size").preset, "256");
@@ -72,9 +72,9 @@ TEST(KeyReference, TellsWhatABinderTells) {
               HasSubstr("0.01 with training.optimizer.name: adagrad"));
   EXPECT_EQ(entry("training.lr_gamma").tasks, "all; with lr_scheduler_type: exponential or step");
   EXPECT_EQ(entry("training.max_steps").preset, "required");
-  EXPECT_EQ(entry("generation.num_beams").preset, "5; 1 (clm)");
+  EXPECT_EQ(entry("generation.num_beams").preset, "5; 1 (clm, preference)");
   EXPECT_EQ(entry("evaluation.lowercase").tasks, "translation");
-  EXPECT_THAT(entry("model.type").bounds, HasSubstr("decoder (clm)"));
+  EXPECT_THAT(entry("model.type").bounds, HasSubstr("decoder (clm, preference)"));
 }
 
 TEST(KeyReference, ExplainsAKeyByItsNameOrItsLastPart) {
@@ -90,6 +90,9 @@ TEST(KeyReference, ExplainsAKeyByItsNameOrItsLastPart) {
 TEST(KeyReference, KnowsWhatAWrongNameWasMeantToBe) {
   EXPECT_THAT(error_of_key("training.max_step"), HasSubstr("Did you mean 'training.max_steps'?"));
   EXPECT_THAT(error_of_key("learning_rat"), HasSubstr("Did you mean 'training.learning_rate'?"));
+  // A key of the same section, though another section has one of that very name.
+  EXPECT_THAT(error_of_key("training.optimizer.beta"),
+              HasSubstr("Did you mean 'training.optimizer.betas'?"));
   EXPECT_THAT(error_of_key("xyzzy"), HasSubstr("no key is called 'xyzzy'."));
 }
 

@@ -124,6 +124,23 @@ TEST_F(PreferenceTraining, PartsHaveTheSameLoss) {
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], parts[i], 1e-5);
 }
 
+// Rewards of dpo are beta times what the model finds likelier than the reference, by answer; kl is
+// what it finds less likely, by token.
+TEST_F(PreferenceTraining, TheDivergenceIsThatOfTheRewards) {
+  ASSERT_EQ(train("run", {"training.max_steps=20", "training.eval_steps=10"}), 0)
+      << folder_.messages();
+  const std::vector<double> divergences = logged("kl", true);
+  const std::vector<double> chosen = logged("chosen_reward", true);
+  const std::vector<double> rejected = logged("rejected_reward", true);
+  ASSERT_EQ(divergences.size(), 2u);
+  EXPECT_NE(divergences[0], divergences[1]);
+  for (size_t i = 0; i < 2; ++i) {
+    const double tokens = -20 * (chosen[i] + rejected[i]) / 0.5 / divergences[i];
+    EXPECT_GE(tokens, 2 * 20 - 1e-3) << "two answers of 20 examples";
+    EXPECT_NEAR(tokens, std::round(tokens), 1e-3);
+  }
+}
+
 TEST_F(PreferenceTraining, LearnsAndAnswers) {
   ASSERT_EQ(train("run", {"training.max_steps=120", "preference.loss=orpo"}), 0)
       << folder_.messages();

@@ -298,16 +298,16 @@ TEST_F(LanguageCommandsTest, AModelOfAnotherTaskIsRefused) {
     const char* who;
     const char* needed;
   } wrong[] = {
-      {"generate", "mlm", "generate", "clm"},
-      {"generate", "classification", "generate", "clm"},
+      {"generate", "mlm", "generate", "clm or preference"},
+      {"generate", "classification", "generate", "clm or preference"},
       {"fill-mask", "clm", "fill-mask", "mlm or denoising"},
       {"classify", "mlm", "classify", "classification"},
-      {"score --target valid.src", "mlm", "score without --source", "clm"},
-      {"score --target valid.src", "translation", "score without --source", "clm"},
+      {"score --target valid.src", "mlm", "score without --source", "clm or preference"},
+      {"score --target valid.src", "translation", "score without --source", "clm or preference"},
       {"score --source valid.src --target valid.tgt", "clm", "score with --source",
        "translation or denoising"},
-      {"evaluate --text valid.src", "classification", "evaluate --text", "clm or mlm"},
-      {"evaluate --text valid.src", "translation", "evaluate --text", "clm or mlm"},
+      {"evaluate --text valid.src", "classification", "evaluate --text", "clm or preference or mlm"},
+      {"evaluate --text valid.src", "translation", "evaluate --text", "clm or preference or mlm"},
       {"translate", "clm", "translate", "translation or denoising"},
   };
   for (const auto& [command, task, who, needed] : wrong) {
