@@ -306,7 +306,8 @@ TEST_F(LanguageCommandsTest, AModelOfAnotherTaskIsRefused) {
       {"score --target valid.src", "translation", "score without --source", "clm or preference"},
       {"score --source valid.src --target valid.tgt", "clm", "score with --source",
        "translation or denoising"},
-      {"evaluate --text valid.src", "classification", "evaluate --text", "clm or preference or mlm"},
+      {"evaluate --text valid.src", "classification", "evaluate --text",
+       "clm or preference or mlm"},
       {"evaluate --text valid.src", "translation", "evaluate --text", "clm or preference or mlm"},
       {"translate", "clm", "translate", "translation or denoising"},
   };
