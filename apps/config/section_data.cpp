@@ -145,6 +145,9 @@ void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
     s.read_input_file("ding", corpus.ding, "File of the Ding dictionary (German and English).");
     s.read_choice("direction", corpus.direction, names(CorpusSpec::kDirections),
                   "Which side of the dictionary is translated into which.");
+    s.read("min_words", corpus.min_words,
+           "Leaves out entries one side of which has fewer words; 1: single words are read, too.",
+           between(1, 1000));
     return bind_split(s, corpus);
   }
   if (const RecordFormat* format = format_named(kind)) {

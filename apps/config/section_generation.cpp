@@ -27,6 +27,10 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read("top_p", search.top_p,
          "Draws among the most probable tokens that have this probability together; 1: among all.",
          above_up_to(0, 1));
+  s.read("min_p", search.min_p,
+         "Draws among the tokens that have this share of the most probable one's probability; 0: "
+         "among all.",
+         from_up_to_below(0, 1));
   s.read("frequency_penalty", search.frequency_penalty,
          "Taken from a logit for each time that its token was generated.");
   s.read("presence_penalty", search.presence_penalty,

@@ -20,6 +20,7 @@ constexpr SearchRow kRows[] = {
     {"temperature", "1.0"},
     {"top_k", "50"},
     {"top_p", "1.0"},
+    {"min_p", "0.0"},
     {"repetition_penalty", "1.0"},
     {"no_repeat_ngram_size", "0"},
     {"min_new_tokens", "0"},
@@ -27,7 +28,6 @@ constexpr SearchRow kRows[] = {
 };
 // Keys without an equivalent here that change their outputs, with the values that have no effect.
 constexpr SearchRow kUnknown[] = {
-    {"min_p", "null"},
     {"typical_p", "1.0"},
     {"epsilon_cutoff", "0.0"},
     {"eta_cutoff", "0.0"},

@@ -170,13 +170,13 @@ Json generation_config(const ModelFiles& model, const Json& config) {
       const bool average = search.length_penalty_type == LengthPenalty::kAverage;
       generation["length_penalty"] = average ? search.length_penalty : 0.0;
     }
-  } else {
-    generation["do_sample"] = search.do_sample;
-    if (search.do_sample) {
-      generation["temperature"] = search.temperature;
-      generation["top_k"] = search.top_k;
-      generation["top_p"] = search.top_p;
-    }
+  }
+  generation["do_sample"] = search.do_sample;
+  if (search.do_sample) {
+    generation["temperature"] = search.temperature;
+    generation["top_k"] = search.top_k;
+    generation["top_p"] = search.top_p;
+    if (search.min_p > 0) generation["min_p"] = search.min_p;
   }
   if (search.repetition_penalty != 1) generation["repetition_penalty"] = search.repetition_penalty;
   if (search.no_repeat_ngram_size != 0) {

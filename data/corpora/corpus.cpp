@@ -307,6 +307,7 @@ void CorpusSpec::validate(const OptionReport& report) const {
                 documents, " with ", str(), '.');
   validate_part(*this, report);
   report.expect_one_of("direction", direction, kDirections);
+  report.expect(min_words >= 1, "min_words", "must be 1 or more, got ", min_words, '.');
   report.expect_one_of("split", split, kSplits);
   report.expect(limit >= 0, "limit", "must be 0 (none) or more, got ", limit, '.');
   report.expect(pair_weights.empty() || it == Kind::kParallel, "pair_weights",

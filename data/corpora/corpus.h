@@ -93,7 +93,8 @@ struct CorpusSpec {
   std::shared_ptr<const ChatFormat> chat;  ///< how talks become text; null: as usual
   std::string ding;                        ///< Ding dictionary file, see data/corpora/ding.h
   std::string direction = "de-en";         ///< of ding: one of kDirections
-  std::string text;                        ///< file of text without translation
+  int64_t min_words = 2;  ///< of ding: a pair whose sides have fewer words is left out
+  std::string text;       ///< file of text without translation
   /// The documents of `text`: lines (each line), paragraphs (lines up to a blank one), fortunes
   /// (lines up to one that is exactly "%") or file (all of it). Line ends inside a document are
   /// kept, each as LF.

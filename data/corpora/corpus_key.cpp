@@ -95,8 +95,9 @@ std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& sp
                context_column, question_column, answer_column, answer_start_column, tokens_column,
                tags_column, x_column, y_column, x_columns, class_column, prompt, answer,
                messages_column, chosen, rejected, prompt_column, chosen_column, rejected_column,
-               chat, ding, direction, text, documents, images, labels, squad, conll, range_begin,
-               range_end, split, limit, weight, pair_weights, pair_weight_column] = spec;
+               chat, ding, direction, min_words, text, documents, images, labels, squad, conll,
+               range_begin, range_end, split, limit, weight, pair_weights, pair_weight_column] =
+      spec;
   static_cast<void>(weight);
   std::vector<std::string> files;
   for (const std::string& key : CorpusSpec::file_keys()) {
@@ -130,6 +131,7 @@ std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& sp
           {"chat_tokens", chat == nullptr ? "" : concat(chat->tokens)},
           {"chat_template", chat == nullptr ? "" : chat->chat.source()},
           {"direction", direction},
+          {"min_words", concat(min_words)},
           {"documents", documents},
           {"range", concat(std::setprecision(17), range_begin, ' ', range_end)},
           {"split", split},

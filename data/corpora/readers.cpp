@@ -236,7 +236,7 @@ class DingReader : public FilteringReader {
   }
 
   bool drops_kind(const TextPair& pair) override {
-    if (pair.source.find(' ') == std::string::npos || pair.target.find(' ') == std::string::npos) {
+    if (std::min(words_of(pair.source), words_of(pair.target)) < spec_.min_words) {
       drop(Drop::kTooShort, pair.place);
       return true;
     }
@@ -250,6 +250,8 @@ class DingReader : public FilteringReader {
   }
 
  private:
+  // The parser leaves one space between two words.
+  static int64_t words_of(const std::string& text) { return 1 + std::ranges::count(text, ' '); }
   bool read_line() {
     if (!lines_.next(line_)) return false;
     phrases_.clear();

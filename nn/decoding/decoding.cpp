@@ -34,6 +34,7 @@ void SearchOptions::validate(const OptionReport& report) const {
   positive("temperature", temperature, " (without do_sample the search is greedy)");
   not_negative("top_k", top_k);
   report.expect(top_p > 0 && top_p <= 1, "top_p", "must be in (0, 1], got ", top_p, '.');
+  report.expect(min_p >= 0 && min_p < 1, "min_p", "must be in [0, 1), got ", min_p, '.');
   finite("frequency_penalty", frequency_penalty);
   finite("presence_penalty", presence_penalty);
   positive("repetition_penalty", repetition_penalty);

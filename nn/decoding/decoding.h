@@ -61,9 +61,9 @@ inline constexpr auto kEarlyStoppings = enumerators<EarlyStopping>();
 
 /// How the next token is chosen. Each step works on the logits in this order: penalties; bans
 /// (SearchTask::banned, repeated n-grams, eos before min_new_tokens); for sampling also
-/// temperature, top-k, top-p and the draw. Every strategy reports and compares the same
-/// log-probability: the log-softmax of the logits after the penalties. Bans, temperature, top-k and
-/// top-p affect only the choice of a token, not the reported log-probability.
+/// temperature, top-k, top-p, min-p and the draw. Every strategy reports and compares the same
+/// log-probability: the log-softmax of the logits after the penalties. Bans, temperature, top-k,
+/// top-p and min-p affect only the choice of a token, not the reported log-probability.
 struct SearchOptions {
   static constexpr int64_t kMostBeams = 1024;
   // A model that never produces eos must stop somewhere, even if its positions have no end.
@@ -84,6 +84,7 @@ struct SearchOptions {
   double temperature = 1;  ///< > 0; logits are divided by it
   int64_t top_k = 0;       ///< draws among the k most probable tokens; 0: among all
   double top_p = 1;        ///< in (0, 1]: draws from the nucleus of this mass; 1: from all
+  double min_p = 0;        ///< in [0, 1): draws tokens of this share of the best one's probability
 
   double frequency_penalty = 0;      ///< logit -= penalty * its count in the generated tokens
   double presence_penalty = 0;       ///< logit -= penalty if it is among the generated tokens

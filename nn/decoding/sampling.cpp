@@ -58,6 +58,13 @@ void keep_top_p(std::span<double> z, double p) {
   for (const int32_t* id = ids.data(); id != end; ++id) z[*id] = kImpossible;
 }
 
+void keep_min_p(std::span<double> z, double p) {
+  const double smallest = largest_of(z) + std::log(p);
+  for (double& value : z) {
+    if (value < smallest) value = kImpossible;
+  }
+}
+
 int32_t token_at(std::span<const double> z, double u) {
   const double largest = largest_of(z);
   double total = 0;
@@ -89,6 +96,7 @@ int32_t sample_token(std::span<double> z, const SearchOptions& options, double u
   }
   if (options.top_k > 0) keep_top_k(z, options.top_k);
   if (options.top_p < 1) keep_top_p(z, options.top_p);
+  if (options.min_p > 0) keep_min_p(z, options.min_p);
   return token_at(z, u);
 }
 

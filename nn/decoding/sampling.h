@@ -1,5 +1,5 @@
-// Drawing a token from one row of logits: temperature, top-k (Fan et al. 2018) and top-p (Holtzman
-// et al. 2020).
+// Drawing a token from one row of logits: temperature, top-k (Fan et al. 2018), top-p (Holtzman
+// et al. 2020) and min-p (Nguyen et al. 2024).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,10 @@ void keep_top_k(std::span<double> z, int64_t k);
 /// p. Ties go to lower ids.
 void keep_top_p(std::span<double> z, double p);
 
+/// Min-p: keeps the tokens whose probability is at least p > 0 times that of the most probable one,
+/// and sets the others to -inf.
+void keep_min_p(std::span<double> z, double p);
+
 /// Inverse of softmax(z)'s cumulative distribution in the order of ids, at u in [0, 1): the first
 /// token whose cumulative probability exceeds u. A token of -inf is never drawn.
 /// Throws Error(kRuntime) if all are -inf.
@@ -26,7 +30,8 @@ int32_t token_at(std::span<const double> z, double u);
 /// sequence.
 double sampling_uniform(uint64_t seed, int64_t sequence_id, int64_t position);
 
-/// Divides z by the temperature, keeps the top-k, of these the top-p, and draws at u.
+/// Divides z by the temperature, keeps the top-k, of these the top-p, of these the min-p, and draws
+/// at u.
 int32_t sample_token(std::span<double> z, const SearchOptions& options, double u);
 
 }  // namespace tapestry

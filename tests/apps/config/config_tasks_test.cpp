@@ -150,10 +150,10 @@ const Keys kKeys[] = {
     {"OfGeneration",
      {"translation", "clm", "denoising"},
      {"generation.num_beams=1", "generation.do_sample=true", "generation.temperature=0.7",
-      "generation.top_k=5", "generation.top_p=0.9", "generation.frequency_penalty=0.25",
-      "generation.presence_penalty=-0.5", "generation.repetition_penalty=1.25",
-      "generation.no_repeat_ngram_size=3", "generation.min_new_tokens=2",
-      "generation.max_new_tokens=9"}},
+      "generation.top_k=5", "generation.top_p=0.9", "generation.min_p=0.1",
+      "generation.frequency_penalty=0.25", "generation.presence_penalty=-0.5",
+      "generation.repetition_penalty=1.25", "generation.no_repeat_ngram_size=3",
+      "generation.min_new_tokens=2", "generation.max_new_tokens=9"}},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, TaskKeysTest, testing::ValuesIn(kKeys),

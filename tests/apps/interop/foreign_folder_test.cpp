@@ -186,7 +186,8 @@ TEST_F(ChangedFolder, WhatItCameWithGoesHome) {
   write_file(path("theirs/chat_template.jinja"), chat);
   set("tokenizer_config.json",
       {{"additional_special_tokens", {"<one>"}}, {"add_bos_token", true}, {"chat", "yes"}});
-  set("generation_config.json", {{"do_sample", true}, {"top_p", 0.7}, {"max_length", 99}});
+  set("generation_config.json",
+      {{"do_sample", true}, {"top_p", 0.7}, {"min_p", 0.1}, {"max_length", 99}});
   import_it();
   // Through a training, too.
   write_file(path("some.txt"), "A man in a blue shirt\nTwo young people\nThe dog runs\n");
@@ -196,6 +197,7 @@ TEST_F(ChangedFolder, WhatItCameWithGoesHome) {
                 "training: {batch_type: sentences, batch_size: 2, max_steps: 1}\n");
   ASSERT_EQ(folder_.train("next", "run"), 0) << folder_.messages();
   EXPECT_EQ(parsed_json(path("run/last/config.json"))["generation"]["top_p"], 0.7);
+  EXPECT_EQ(parsed_json(path("run/last/config.json"))["generation"]["min_p"], 0.1);
   for (const std::string from : {"ours", "run"}) {
     folder_.output(concat("export --model ", from, " --output home_of_", from));
     for (const char* file : {"chat_template.jinja", "tokenizer_config.json", "tokenizer.json"}) {

@@ -307,11 +307,13 @@ TEST(ForeignMeaning, ASearchIsTheirs) {
   const Json drawn = our_generation({{"do_sample", true},
                                      {"temperature", 0.6},
                                      {"top_p", 0.9},
+                                     {"min_p", 0.05},
                                      {"repetition_penalty", 1.1},
                                      {"max_length", 4096}},
                                     ModelType::kDecoder, notes);
   EXPECT_EQ(drawn["temperature"], 0.6);
   EXPECT_EQ(drawn["top_p"], 0.9);
+  EXPECT_EQ(drawn["min_p"], 0.05);
   EXPECT_EQ(drawn["top_k"], 50);
   EXPECT_EQ(drawn["repetition_penalty"], 1.1);
   EXPECT_EQ(drawn["max_new_tokens"], 0);  // theirs counts the prompt
@@ -322,12 +324,12 @@ TEST(ForeignMeaning, ASearchIsTheirs) {
                                      {"length_penalty", 2.0},
                                      {"early_stopping", true},
                                      {"no_repeat_ngram_size", 3},
-                                     {"min_p", 0.1}},
+                                     {"typical_p", 0.9}},
                                     ModelType::kEncoderDecoder, notes);
   EXPECT_EQ(pairs["max_new_tokens"], 141);  // theirs counts what the decoder reads first
   EXPECT_EQ(pairs["min_new_tokens"], 55);
   EXPECT_EQ(pairs["early_stopping"], "true");
-  EXPECT_THAT(notes, ElementsAre(HasSubstr("min_p is 0.1")));
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("typical_p is 0.9")));
   notes.clear();
   const Json only_padding = {{"pad_token_id", 7}, {"bad_words_ids", {{7}}}};
   our_generation(only_padding, ModelType::kEncoderDecoder, notes);

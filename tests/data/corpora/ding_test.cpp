@@ -94,6 +94,14 @@ TEST(Ding, CorpusCountsAndTurns) {
   spec.direction = "en-de";
   EXPECT_THAT(read(counts), ElementsAre(Pair("the dog", "der Hund"), Pair("a cat", "eine Katze"),
                                         Pair("the hound", "der Hund")));
+  spec.direction = "de-en";
+  spec.min_words = 1;
+  EXPECT_THAT(read(counts),
+              ElementsAre(Pair("Hund", "dog"), Pair("der Hund", "the dog"), Pair("Katze", "cat"),
+                          Pair("eine Katze", "a cat"), Pair("der Hund", "the hound")));
+  EXPECT_EQ(counts.of(Drop::kTooShort), 0);
+  spec.min_words = 3;
+  EXPECT_THAT(read(counts), ElementsAre());
 }
 
 }  // namespace

@@ -336,6 +336,8 @@ TEST(SearchOptionsValidate, NamesTheValueThatIsWrong) {
       error({.temperature = INFINITY}),
       "[search] temperature must be positive (without do_sample the search is greedy), got inf.");
   EXPECT_EQ(error({.top_k = -1}), "[search] top_k must be at least 0, got -1.");
+  EXPECT_EQ(error({.min_p = 1}), "[search] min_p must be in [0, 1), got 1.");
+  EXPECT_EQ(error({.min_p = NAN}), "[search] min_p must be in [0, 1), got nan.");
   EXPECT_EQ(error({.top_p = 0}), "[search] top_p must be in (0, 1], got 0.");
   EXPECT_EQ(error({.top_p = 1.5}), "[search] top_p must be in (0, 1], got 1.5.");
   EXPECT_EQ(error({.top_p = NAN}), "[search] top_p must be in (0, 1], got nan.");

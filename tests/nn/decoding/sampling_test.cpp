@@ -109,6 +109,23 @@ TEST(TopP, ForbiddenTokensHaveNoMass) {
   EXPECT_EQ(z, (std::vector<double>{-INFINITY, 0, -INFINITY, 0, 0, -INFINITY}));
 }
 
+TEST(MinP, LeavesWhatHasAShareOfTheMostProbable) {
+  const std::vector<double> z = {std::log(0.2), std::log(0.5), std::log(0.26), std::log(0.04)};
+  const auto left = [&](double p) {
+    std::vector<double> cut = z;
+    keep_min_p(cut, p);
+    return std::count_if(cut.begin(), cut.end(), [](double v) { return v > -INFINITY; });
+  };
+  EXPECT_EQ(left(0.079), 4);
+  EXPECT_EQ(left(0.081), 3);
+  EXPECT_EQ(left(0.41), 2);
+  EXPECT_EQ(left(0.53), 1);
+  EXPECT_EQ(left(0.999), 1);
+  std::vector<double> forbidden = {-INFINITY, 0, 0, -INFINITY};
+  keep_min_p(forbidden, 1e-300);
+  EXPECT_EQ(forbidden, (std::vector<double>{-INFINITY, 0, 0, -INFINITY}));
+}
+
 TEST(TokenAt, InvertsTheCumulativeDistribution) {
   const std::vector<double> z = {-INFINITY, 0, 0, -INFINITY, std::log(2), -INFINITY};
   EXPECT_EQ(token_at(z, 0), 1);
@@ -186,6 +203,8 @@ const Strategy kStrategies[] = {
     {"hot", {.num_beams = 1, .do_sample = true, .temperature = 1.7}},
     {"top_k", {.num_beams = 1, .do_sample = true, .top_k = 2}},
     {"top_p", {.num_beams = 1, .do_sample = true, .top_p = 0.7}},
+    {"min_p", {.num_beams = 1, .do_sample = true, .min_p = 0.4}},
+    {"top_p_and_min_p", {.num_beams = 1, .do_sample = true, .top_p = 0.9, .min_p = 0.3}},
     {"top_k_and_p",
      {.num_beams = 1, .do_sample = true, .temperature = 1.5, .top_k = 3, .top_p = 0.8}},
     {"frequency", {.num_beams = 1, .do_sample = true, .frequency_penalty = 0.8}},

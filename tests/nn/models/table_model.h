@@ -236,7 +236,7 @@ inline std::vector<Hypothesis> plain_beam_search(const Question& q, const Search
   return finished;
 }
 
-/// The distribution that a token is drawn from, by sorting: temperature, top-k, top-p.
+/// The distribution that a token is drawn from, by sorting: temperature, top-k, top-p, min-p.
 inline std::vector<double> distribution(const Choices& next, const SearchOptions& options) {
   Tokens order = next.allowed;
   std::stable_sort(order.begin(), order.end(),
@@ -254,8 +254,10 @@ inline std::vector<double> distribution(const Choices& next, const SearchOptions
   double mass = 0;
   size_t nucleus = 0;
   while (nucleus < order.size() && mass < options.top_p) mass += p[order[nucleus++]];
-  for (size_t i = nucleus; i < order.size(); ++i) p[order[i]] = 0;
   order.resize(nucleus);
+  const double least = options.min_p * p[order[0]];
+  std::erase_if(order, [&](int32_t token) { return p[token] < least; });
+  std::fill(p.begin(), p.end(), 0);
   normalise();
   return p;
 }
