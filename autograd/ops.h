@@ -37,6 +37,7 @@ Var unary(Unary f, const Var& x);
 Var activate(Activation f, const Var& x);
 inline Var relu(const Var& x) { return activate(Activation::kRelu, x); }
 inline Var gelu(const Var& x) { return activate(Activation::kGelu, x); }
+inline Var relu2(const Var& x) { return activate(Activation::kRelu2, x); }
 inline Var gelu_tanh(const Var& x) { return activate(Activation::kGeluTanh, x); }
 inline Var silu(const Var& x) { return activate(Activation::kSilu, x); }
 inline Var tanh(const Var& x) { return unary(Unary::kTanh, x); }

@@ -34,6 +34,9 @@ struct EvaluateArguments {
   std::string labels = {};  ///< of images
   std::string squad = {};
   std::string jsonl = {};
+  // Of a text in blocks; 0: as the config says.
+  int64_t block_size = 0;
+  int64_t stride = 0;
   SearchArguments languages = {};
   ComputeArguments compute = {};
 };
@@ -140,11 +143,39 @@ void check_model(const EvaluateArguments& arguments, const ModelFiles& files) {
   }
 }
 
+// How a text is cut into blocks, for this evaluation.
+void set_blocks(const EvaluateArguments& arguments, const std::string& folder, Config& config) {
+  if (arguments.block_size == 0 && arguments.stride == 0) return;
+  if (!examples_of(config).joined || !config.task->can(kContinuesText)) {
+    fail(ErrorKind::kConfig, "[evaluate] --block-size and --stride are for causal models of text ",
+         "in blocks; ", folder, " holds one of ", config.task->name, " on ",
+         examples_of(config).name, '.');
+  }
+  const int64_t longest = config.model.longest_sequence();
+  if (arguments.block_size > longest) {
+    fail(ErrorKind::kConfig, "[evaluate] --block-size must be at most ", longest,
+         ", which the model can read, got ", arguments.block_size, '.');
+  }
+  int64_t& block_size = config.data.block_size;
+  if (arguments.block_size > 0) block_size = arguments.block_size;
+  if (arguments.stride > block_size) {
+    fail(ErrorKind::kConfig, "[evaluate] --stride must be at most the block size, ", block_size,
+         ", got ", arguments.stride, '.');
+  }
+  if (arguments.stride > 0) config.data.eval_stride = arguments.stride;
+  // Batches hold as many tokens as before.
+  BatchOptions& batch = config.batch;
+  if (batch.batch_type == "tokens") batch.batch_size = std::max(batch.batch_size, block_size);
+}
+
 Json json_of(const Evaluation& result) {
   Json out;
-  for (const auto& [name, value, kind] : result.figures) {
+  Json intervals;
+  for (const auto& [name, value, kind, interval] : result.figures) {
     out[name] = kind == Evaluation::Kind::kCount ? Json(static_cast<int64_t>(value)) : Json(value);
+    if (interval) intervals[name] = {interval->low, interval->high};
   }
+  if (!intervals.empty()) out["intervals"] = intervals;
   if (!result.classes) return out;
   out["classes"] = Json::array();
   for (const ClassScores::Class& one : result.classes->classes) {
@@ -182,13 +213,18 @@ void print_classes(const ClassScores& scores) {
 
 void print(const Evaluation& result) {
   std::string line;
-  for (const auto& [name, value, kind] : result.figures) {
+  for (const auto& [name, value, kind, interval] : result.figures) {
     std::string words = name;
     std::ranges::replace(words, '_', ' ');
     line += concat(line.empty() ? "" : "  ", words, ' ');
-    line += kind == Evaluation::Kind::kCount     ? fmt::format("{}", static_cast<int64_t>(value))
-            : kind == Evaluation::Kind::kPercent ? fmt::format("{:.2f} %", value)
-                                                 : fmt::format("{:.4f}", value);
+    const int digits = kind == Evaluation::Kind::kCount     ? 0
+                       : kind == Evaluation::Kind::kPercent ? 2
+                                                            : 4;
+    line += fmt::format("{:.{}f}", value, digits);
+    if (interval) {
+      line += fmt::format(" ({:.{}f} to {:.{}f})", interval->low, digits, interval->high, digits);
+    }
+    if (kind == Evaluation::Kind::kPercent) line += " %";
   }
   fmt::print("{}\n", line);
   if (result.classes) print_classes(*result.classes);
@@ -200,6 +236,7 @@ int evaluate_model(const EvaluateArguments& arguments) {
   const std::vector<CorpusSpec> corpora = corpora_of(arguments, files.config);
   files.config.languages =
       override_languages(files.config.languages, arguments.languages.overrides);
+  set_blocks(arguments, files.folder, files.config);
   const Evaluation result = evaluate_on(std::move(files), arguments.compute.device, corpora);
   if (arguments.json) {
     std::cout << json_of(result).dump() << '\n';
@@ -232,6 +269,15 @@ void add_evaluate(CLI::App& app, EvaluateArguments& arguments) {
   app.add_option("--documents", arguments.documents,
                  join(names_of(CorpusSpec::kDocuments), " | ") + " (default: as in the training)")
       ->check(CLI::IsMember(names_of(CorpusSpec::kDocuments)));
+  for (auto [name, value, meaning] :
+       {std::tuple("--block-size", &arguments.block_size, "tokens of a block of the text"),
+        std::tuple("--stride", &arguments.stride,
+                   "tokens by which blocks advance, each of which counts only those that the one "
+                   "before does not predict: all but the first have more text before them")}) {
+    app.add_option(name, *value, concat(meaning, " (default: as in the training)"))
+        ->check(CLI::Range(int64_t{1}, BlockOptions::kLongest))
+        ->needs(model);
+  }
   app.add_flag("--json", arguments.json, "one JSON object");
   arguments.translations.hypothesis->excludes(model);
   auto* images = app.add_option("--images", arguments.images, "short for --data images=FILE");

@@ -39,6 +39,7 @@ struct DataOptions {
   int64_t doc_stride = 64;            ///< question_answering: tokens from window to window
   TextRows rows = TextRows::kBlocks;  ///< clm, mlm
   int64_t block_size = 256;           ///< tokens of a block
+  int64_t eval_stride = 0;            ///< of blocks in a validation (BlockOptions::stride)
   bool cache = true;                  ///< token ids are kept ...
   std::string cache_dir;              ///< ... in this folder, absolute; empty: in output_dir
   static constexpr const char* kOwnTemplate = "auto";

@@ -184,10 +184,10 @@ std::string nearest_key(const std::string& name, const std::vector<std::string>&
   std::vector<std::string> beside, parts;
   for (const std::string& known : names) {
     parts.push_back(last_part_of_key(known));
-    if (known == section + parts.back()) beside.push_back(known);
+    if (known == section + parts.back()) beside.push_back(parts.back());
   }
-  const std::string own = section.empty() ? "" : nearest_name(name, beside);
-  if (!own.empty()) return own;
+  const std::string own = section.empty() ? "" : nearest_name(part, beside);
+  if (!own.empty()) return section + own;
   const auto found = std::find(parts.begin(), parts.end(), nearest_name(part, parts));
   return found == parts.end() ? nearest_name(name, names)
                               : names[static_cast<size_t>(found - parts.begin())];

@@ -117,6 +117,14 @@ void check_image(Rules& rules, const ImageFormat& image) {
   });
 }
 
+void check_blocks(Rules& rules, const DataOptions& data) {
+  rules.of("data", {}, {}, [&](const OptionReport& report) {
+    report.expect(data.eval_stride <= data.block_size, "eval_stride",
+                  "must be at most block_size, got ", data.eval_stride, " and ", data.block_size,
+                  '.');
+  });
+}
+
 /// The key that limits the length of an example, and its value.
 std::pair<const char*, int64_t> longest_example(const Config& config) {
   if (examples_of(config).joined) return {"data.block_size", config.data.block_size};
@@ -355,6 +363,7 @@ void check_rules(const Config& config, const KeyReport& report) {
            [&](const OptionReport& report) { config.batch.mix.validate(report); });
   check_labels(rules, config.data.labels);
   if (images) check_image(rules, config.data.image);
+  check_blocks(rules, config.data);
   if (examples_of(config).of_text()) {
     rules.of("tokenizer", {}, {},
              [&](const OptionReport& report) { config.tokenizer.validate(report); });

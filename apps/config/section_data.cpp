@@ -404,6 +404,13 @@ void bind_data(ConfigSection& s, Config& config) {
   s.read_if(kind.joined, why, "block_size", data.block_size,
             "Length of a training example in tokens: the text is cut into blocks of it.",
             between(2, double(BlockOptions::kLongest)));
+  const bool continues = kind.joined && config.task->can(kContinuesText);
+  s.read_if(continues, kind.joined ? concat("with task: ", config.task->name) : why, "eval_stride",
+            data.eval_stride,
+            "In a validation each block begins so many tokens behind the one before, and counts "
+            "only those that the one before does not predict: the smaller, the more text stands "
+            "before each, and the longer it takes. 0: block_size.",
+            between(0, double(BlockOptions::kLongest)));
   s.read_if(texts, condition, "cache", data.cache,
             "Keeps the token ids in a file, so that the next start need not encode the text.");
   s.read_optional_path_if(texts && data.cache, texts ? "without cache" : condition, "cache_dir",

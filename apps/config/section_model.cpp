@@ -259,6 +259,9 @@ void bind_transformer(ConfigSection& s, Config& config) {
             between(0, kMostWidth));
   s.read_if(applies && !images, why, "embedding_norm", model.embedding_norm,
             "Normalizes the summed embeddings, as BERT does.");
+  s.read_if(applies, why, "zero_branches", model.zero_branches,
+            "What attention and feed-forward networks add to the residual stream begins as 0, so "
+            "that at first the model is that of its embeddings.");
   s.read_if(applies, why, "attention_dropout", model.attention_dropout,
             "Dropout of the attention weights.", from_up_to_below(0, 1));
   s.read_if(applies, why, "activation_dropout", model.activation_dropout,

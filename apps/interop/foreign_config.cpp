@@ -137,7 +137,7 @@ Pooler pooler_of(const Json& model) {
 
 std::vector<std::string> undetermined_keys(const Json& model, const Config& config) {
   // Keys whose values follow from others, or that only affect training.
-  static const std::set<std::string> kFollow = {"initializer", "recompute"};
+  static const std::set<std::string> kFollow = {"initializer", "zero_branches", "recompute"};
   std::vector<std::string> keys;
   for (const auto& [name, value] : flat_keys(config)) {
     if (!name.starts_with(kModel)) continue;

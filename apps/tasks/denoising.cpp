@@ -28,13 +28,10 @@ DenoisingBatches batches_of(const TranslationModel<Model>& model, const TextCorp
 }
 
 template <class Model>
-std::map<std::string, double> measure_texts(const TranslationModel<Model>& model,
-                                            const TextCorpus& texts,
-                                            const CrossEntropyOptions& options,
-                                            const RankGroup& group = {}) {
+LossSums measure_texts(const TranslationModel<Model>& model, const TextCorpus& texts,
+                       const CrossEntropyOptions& options, const RankGroup& group = {}) {
   return loss_over(model, batches_of(model, texts, unshuffled(model.config.batch), {}), options,
-                   group)
-      .metrics();
+                   group);
 }
 
 // Samples from the first batch, with the same holes at each validation.
@@ -95,7 +92,7 @@ struct DenoisingKind : PairKind<Model> {
   std::map<std::string, double> measure(const TextCorpus& texts, const CrossEntropyOptions& options,
                                         const RankGroup& group, ValidationDetails* details) const {
     show_samples(details, [&] { return samples_of(*model, texts, details->wanted); });
-    return measure_texts(*model, texts, options, group);
+    return measure_texts(*model, texts, options, group).metrics();
   }
 
   TextCorpus train;
@@ -110,7 +107,7 @@ Evaluation evaluate_texts(ModelFiles files, const std::string& device,
   const TextCorpus texts = load_held_out(model->config, corpora, model->tokenizers);
   warn_of_dropped(texts.counts);
   Evaluation result;
-  result.add(measure_texts(*model, texts, {}), {"nll", "ppl", "accuracy"});
+  result.add_losses(measure_texts(*model, texts, {}));
   result.add_count("texts", texts.size());
   return result;
 }

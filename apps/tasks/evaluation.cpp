@@ -1,5 +1,8 @@
 #include "apps/tasks/evaluation.h"
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
 #include <iostream>
 
 #include "apps/tasks/task.h"
@@ -13,6 +16,40 @@ void Evaluation::add(const std::map<std::string, double>& metrics,
     if (found == metrics.end()) continue;
     figures.push_back({name, found->second, is_in_percent(name) ? Kind::kPercent : Kind::kNumber});
   }
+}
+
+namespace {
+
+// Two groups or more are needed, and a model that has not diverged.
+template <class F>
+std::optional<Interval> interval_of(const SampledRatio& ratio, F scaled) {
+  if (!std::isfinite(ratio.value()) || !std::isfinite(ratio.margin())) return std::nullopt;
+  const Interval interval = ratio.interval();
+  return Interval{scaled(interval.low), scaled(interval.high)};
+}
+
+double percent(double share) { return std::clamp(100 * share, 0.0, 100.0); }
+
+}  // namespace
+
+void Evaluation::add_percent(const std::string& name, const SampledRatio& share) {
+  figures.push_back({name, 100 * share.value(), Kind::kPercent, interval_of(share, percent)});
+}
+
+void Evaluation::add_losses(const LossSums& losses, const std::string& perplexity) {
+  const double nll = losses.nll().value();
+  figures.push_back({"nll", nll, Kind::kNumber, interval_of(losses.nll(), std::identity())});
+  if (!perplexity.empty()) {
+    const auto exponential = [](double x) { return std::exp(x); };
+    figures.push_back(
+        {perplexity, std::exp(nll), Kind::kNumber, interval_of(losses.nll(), exponential)});
+  }
+  add_percent("accuracy", losses.correct());
+}
+
+void Evaluation::add_answers(const AnswerScores& scores) {
+  add_percent("exact_match", scores.exact);
+  add_percent("f1", scores.f1);
 }
 
 void warn_of_dropped(const FilterCounts& counts) {

@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "data/corpora/corpus.h"
+#include "data/scores/answer_scores.h"
 #include "data/scores/class_scores.h"
 
 namespace tapestry {
+
+class LossSums;
 
 struct Evaluation {
   enum class Kind { kNumber, kPercent, kCount };
@@ -19,6 +22,7 @@ struct Evaluation {
     std::string name;
     double value = 0;
     Kind kind = Kind::kNumber;
+    std::optional<Interval> interval = {};  ///< of 95 %
   };
 
   void add(const std::string& name, double value) {
@@ -27,6 +31,11 @@ struct Evaluation {
   void add_percent(const std::string& name, double value) {
     figures.push_back({name, value, Kind::kPercent});
   }
+  void add_percent(const std::string& name, const SampledRatio& share);
+  /// exact_match and f1.
+  void add_answers(const AnswerScores& scores);
+  /// nll, perplexity and accuracy; of what is no text without perplexity ("").
+  void add_losses(const LossSums& losses, const std::string& perplexity = "ppl");
   void add_count(const std::string& name, int64_t value) {
     figures.push_back({name, static_cast<double>(value), Kind::kCount});
   }

@@ -37,6 +37,7 @@ BlockOptions block_options(const Config& config, bool shuffle) {
           .batch_size = by_tokens ? config.batch.batch_size / length : config.batch.batch_size,
           .shuffle = shuffle,
           .seed = config.seed,
+          .stride = shuffle || !examples_of(config).joined ? 0 : config.data.eval_stride,
           .mix = config.batch.mix};
 }
 
@@ -292,13 +293,19 @@ struct TextKind {
   OfHeldOut<Text> held_out;
 };
 
-/// Unicode characters of a text whose tokens are all read; 0 if some are cut off.
-int64_t characters_of(const TokenStream& text) { return text.characters(); }
-int64_t characters_of(const TextCorpus& text) {
-  if (text.counts.truncated > 0) return 0;
-  int64_t characters = 0;
-  for (int64_t i = 0; i < text.text.size(); ++i) characters += count_code_points(text.text[i]);
-  return characters;
+/// The length of a text whose tokens are all read; zeros if some are cut off.
+struct TextLength {
+  int64_t characters = 0;  ///< of Unicode
+  int64_t bytes = 0;       ///< in UTF-8
+};
+TextLength length_of(const TokenStream& text) { return {text.characters(), text.bytes()}; }
+TextLength length_of(const TextCorpus& text) {
+  TextLength length;
+  for (int64_t i = 0; text.counts.truncated == 0 && i < text.text.size(); ++i) {
+    length.characters += count_code_points(text.text[i]);
+    length.bytes += std::ssize(text.text[i]);
+  }
+  return length;
 }
 
 template <class Batches>
@@ -310,17 +317,16 @@ Evaluation evaluate_text(ModelFiles files, const std::string& device,
       load_texts<Batches>(model.config, corpora, *model.tokenizers.source, /*trains=*/false);
   if constexpr (!kIsJoined<Batches>) warn_of_dropped(text.counts);
   const LossSums sums = loss_over<Batches>(model, text, {});
-  const std::map<std::string, double> metrics = sums.metrics();
   Evaluation result;
-  result.add("nll", metrics.at("nll"));
-  result.add("perplexity", metrics.at("ppl"));
-  result.add_percent("accuracy", metrics.at("accuracy"));
+  result.add_losses(sums, "perplexity");
   result.add_count("tokens", sums.tokens());
-  const int64_t characters = characters_of(text);
+  const auto [characters, bytes] = length_of(text);
   if (characters > 0) result.add_count("characters", characters);
   // A masked model does not give the text a probability.
   if (characters > 0 && !kIsMasked<Batches>) {
-    result.add("bits_per_character", sums.nll() / std::log(2.0) / static_cast<double>(characters));
+    const double bits = sums.nll().value() * static_cast<double>(sums.tokens()) / std::log(2.0);
+    result.add("bits_per_character", bits / static_cast<double>(characters));
+    result.add("bits_per_byte", bits / static_cast<double>(bytes));
   }
   return result;
 }
@@ -345,7 +351,7 @@ extern const Task kClm(
       {&kCausalModel},
       make_supervised<TextKind<BlockBatches>>,
       evaluate_text<BlockBatches>},
-     {&kPromptExamples, {&kCausalModel}, make_prompt_task, evaluate_prompts, {"exact_match"}},
+     {&kPromptExamples, {&kCausalModel}, make_prompt_task, evaluate_prompts, {"exact_match", "f1"}},
      {&kTalkExamples, {&kCausalModel}, make_chat_task, evaluate_chat},
      {&kDocumentExamples,
       {&kCausalModel},

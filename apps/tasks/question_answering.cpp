@@ -126,6 +126,21 @@ FoundAnswer answer_of(const QuestionCorpus& corpus, int64_t question, const Toke
   return answer;
 }
 
+// Of the first answer to each question.
+AnswerScores score_answers(const QuestionCorpus& corpus,
+                           const std::vector<std::vector<FoundAnswer>>& found) {
+  AnswerScores scores;
+  for (size_t i = 0; i < found.size(); ++i) {
+    std::vector<std::string> references;
+    for (const Question::Answer& answer : corpus.questions[i].answers) {
+      references.push_back(answer.text);
+    }
+    const std::string& answer = found[i].at(0).text;
+    scores.add(exact_match(answer, references), answer_f1(answer, references));
+  }
+  return scores;
+}
+
 struct QuestionKind {
   QuestionKind(const Config& config, TokenizerPair given, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
@@ -183,7 +198,12 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
       load_questions(corpora, *model->tokenizers.source, question_options(model->config));
   warn_of_dropped(questions.counts);
   Evaluation result;
-  result.add(measure(*model, questions), {"exact_match", "f1", "nll", "accuracy"});
+  const LossSums losses = loss_over(*model, questions, {}, {});
+  AnswerScores scores;
+  if (std::isfinite(losses.nll().value()))
+    scores = score_answers(questions, find_answers(*model, questions, 1));
+  result.add_answers(scores);
+  result.add_losses(losses, "");
   result.add_count("questions", questions.size());
   return result;
 }
@@ -280,17 +300,9 @@ std::map<std::string, double> measure(const SpanModel& model, const QuestionCorp
                    {"reference", question.answers.empty() ? "" : question.answers[0].text}},
          .output = answer});
   }
-  double exact = 0, f1 = 0;
-  for (size_t i = 0; i < found.size(); ++i) {
-    std::vector<std::string> references;
-    for (const Question::Answer& answer : questions.questions[i].answers) {
-      references.push_back(answer.text);
-    }
-    exact += exact_match(found[i].at(0).text, references);
-    f1 += answer_f1(found[i].at(0).text, references);
-  }
-  metrics["exact_match"] = 100 * exact / static_cast<double>(found.size());
-  metrics["f1"] = 100 * f1 / static_cast<double>(found.size());
+  const AnswerScores scores = score_answers(questions, found);
+  metrics["exact_match"] = 100 * scores.exact.value();
+  metrics["f1"] = 100 * scores.f1.value();
   return metrics;
 }
 

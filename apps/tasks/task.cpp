@@ -169,18 +169,18 @@ LossSums::Part LossSums::part_of(const CrossEntropy& result) {
 }
 
 void LossSums::add(const Part& part) {
-  loss_ += part.loss;
-  nll_ += part.nll;
-  correct_ += part.correct;
+  const auto tokens = static_cast<double>(part.tokens);
+  loss_.add(part.loss, tokens);
+  nll_.add(part.nll, tokens);
+  correct_.add(part.correct, tokens);
   tokens_ += part.tokens;
 }
 
 std::map<std::string, double> LossSums::metrics() const {
-  const auto count = static_cast<double>(tokens_);
-  return {{"loss", loss_ / count},
-          {"nll", nll_ / count},
-          {"ppl", std::exp(nll_ / count)},
-          {"accuracy", 100 * correct_ / count}};
+  return {{"loss", loss_.value()},
+          {"nll", nll_.value()},
+          {"ppl", std::exp(nll_.value())},
+          {"accuracy", 100 * correct_.value()}};
 }
 
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets) {

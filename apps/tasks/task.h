@@ -19,6 +19,7 @@
 #include "core/base/progress.h"
 #include "data/batches/batching.h"
 #include "data/batches/loader.h"
+#include "data/scores/sampled_ratio.h"
 #include "nn/layers/parameters.h"
 #include "nn/models/model_options.h"
 #include "optim/named.h"
@@ -207,8 +208,10 @@ TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, cons
 
 /// The probability of a text under a model.
 struct Score {
-  double log_probability = 0;  ///< of all tokens, each given those before it and the source
-  int64_t tokens = 0;          ///< eos included
+  double log_probability = 0;     ///< of all tokens, each given those before it and the source
+  int64_t tokens = 0;             ///< eos included
+  std::vector<int32_t> ids = {};  ///< the tokens
+  std::vector<double> each = {};  ///< the log-probability of each
 };
 
 /// Loss and accuracy over a validation set.
@@ -223,13 +226,15 @@ class LossSums {
 
   void add(const Part& part);
   void add(const CrossEntropy& result) { add(part_of(result)); }
-  double nll() const { return nll_; }  ///< summed
+  // Each over tokens; their groups are the batches.
+  const SampledRatio& nll() const { return nll_; }
+  const SampledRatio& correct() const { return correct_; }
   int64_t tokens() const { return tokens_; }
   /// loss, nll (per token), ppl and accuracy (in percent).
   std::map<std::string, double> metrics() const;
 
  private:
-  double loss_ = 0, nll_ = 0, correct_ = 0;
+  SampledRatio loss_, nll_, correct_;
   int64_t tokens_ = 0;
 };
 

@@ -93,8 +93,9 @@ std::vector<Score> score_texts(const TextModels& models,
         const Var hidden = model->model.hidden(in.to(model->device()));
         each.push_back(target_log_probabilities(model->model.logits(hidden), out));
       }
-      const auto values = mean_log_probabilities(each, models.weights);
-      score.log_probability = std::accumulate(values.begin(), values.end(), 0.0);
+      score.ids.assign(ids.begin() + 1, ids.end());
+      score.each = mean_log_probabilities(each, models.weights);
+      score.log_probability = std::accumulate(score.each.begin(), score.each.end(), 0.0);
     }
     scores.push_back(score);
   }

@@ -41,7 +41,7 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
                               const LoadContext& context) {
   check_not_empty(specs);
   for (const CorpusSpec& spec : specs) spec.validate();
-  int64_t characters = 0;
+  int64_t characters = 0, bytes = 0;
   const LengthRule whole{std::numeric_limits<int64_t>::max(), "error", 0};
   const SpecialIds& special = tokenizer.special();
   std::vector<int32_t> joined;
@@ -65,12 +65,17 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
              last.assign(end.begin(), end.end());
              rows.add({document});
              characters += count_code_points(pair.text.source);
+             bytes += std::ssize(pair.text.source);
            },
-       .begin = [&] { characters = 0; },
-       .is_sound = [](const TokenTable& found) { return found.facts().numbers.size() == 1; },
-       .end = [&](CorpusFacts& facts) { facts.numbers = {characters}; }},
+       .begin = [&] { characters = bytes = 0; },
+       .is_sound = [](const TokenTable& found) { return found.facts().numbers.size() == 2; },
+       .end =
+           [&](CorpusFacts& facts) {
+             facts.numbers = {characters, bytes};
+           }},
       context);
   return TokenStream(table, {.characters = table->facts().numbers.at(0),
+                             .bytes = table->facts().numbers.at(1),
                              .documents = table->rows(),
                              .counts = table->facts().counts,
                              .filler = tokenizer.special().filler()});

@@ -15,6 +15,7 @@ namespace tapestry {
 /// The origin of a token stream.
 struct StreamFacts {
   int64_t characters = 0;  ///< Unicode characters of the text: the divisor for bits per character
+  int64_t bytes = 0;       ///< of the text in UTF-8
   int64_t documents = 0;
   FilterCounts counts;
   int32_t filler = kPadId;  ///< of rows that the stream does not fill
@@ -36,6 +37,7 @@ class TokenStream {
     return table_ ? table_->ids() : std::span<const int32_t>();
   }
   int64_t characters() const { return facts_.characters; }
+  int64_t bytes() const { return facts_.bytes; }
   int64_t documents() const { return facts_.documents; }
   const FilterCounts& counts() const { return facts_.counts; }
   /// Tokens of each corpus of the list; the eos between two counts to the second.

@@ -39,6 +39,8 @@ BlockBatch with_lengths_if_needed(BlockBatch batch) {
 void BlockOptions::validate(const OptionReport& report) const {
   report.expect(block_size >= 1 && block_size <= kLongest, "block_size", "must be in [1, ",
                 kLongest, "], got ", block_size, '.');
+  report.expect(stride >= 0 && stride <= block_size, "stride", "must be in [0, block_size], got ",
+                stride, '.');
   report.expect(batch_size >= 1, "batch_size", "must be at least 1, got ", batch_size, '.');
   mix.validate(report);
 }
@@ -55,8 +57,10 @@ BlockBatch BlockBatches::next() {
   int64_t row = 0;
   for (const BlockPlace& place : places_.of(walk_.position().epoch, blocks)) {
     const auto at = static_cast<size_t>(place.begin), count = static_cast<size_t>(place.tokens);
-    fill_row(batch, row++, stream_.tokens().subspan(at, count),
-             stream_.tokens().subspan(at + 1, count));
+    const auto next = stream_.tokens().subspan(at + 1, count);
+    std::vector<int32_t> targets(next.begin(), next.end());
+    std::fill_n(targets.begin(), place.known, kNoTarget);
+    fill_row(batch, row++, stream_.tokens().subspan(at, count), targets);
   }
   return with_lengths_if_needed(std::move(batch));
 }

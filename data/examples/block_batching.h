@@ -23,6 +23,9 @@ struct BlockOptions {
   /// filled up.
   bool shuffle = true;
   uint64_t seed = 1;
+  /// Without shuffle: each block begins so many tokens behind the one before, and tokens that the
+  /// one before predicts have no target, so that the others see more before them. 0: block_size.
+  int64_t stride = 0;
   MixOptions mix = {};  ///< of the corpora of a list; applies with shuffle
 
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;

@@ -18,6 +18,7 @@ int64_t choices_of(int64_t places, int64_t width) { return std::min(width, place
 BlockPlaces::BlockPlaces(const TokenStream& stream, int64_t width, int64_t behind,
                          const BlockOptions& options)
     : width_(width),
+      stride_(options.shuffle || options.stride == 0 ? width : std::min(options.stride, width)),
       block_size_(options.block_size),
       batch_size_(options.batch_size),
       shuffle_(options.shuffle),
@@ -57,7 +58,8 @@ int64_t BlockPlaces::offset_in(int64_t places, int64_t pass, size_t corpus) cons
 
 BlockPlaces::Cut BlockPlaces::cut_of(int64_t epoch) const {
   const int64_t places = corpora_[0].places;
-  if (!shuffle_) return {0, (places + width_ - 1) / width_};
+  // The last of them is the first that reaches the end.
+  if (!shuffle_) return {0, 1 + (std::max<int64_t>(0, places - width_) + stride_ - 1) / stride_};
   const int64_t offset = offset_in(places, epoch, 0);
   return {offset, (places - offset) / width_};
 }
@@ -79,8 +81,9 @@ std::vector<BlockPlace> BlockPlaces::of(int64_t epoch, std::span<const int64_t> 
   if (!mixture_) {
     const Cut cut = cut_of(epoch);
     for (const int64_t block : blocks) {
-      const int64_t begin = cut.offset + block * width_;
-      places.push_back({begin, std::min(width_, corpora_[0].places - begin)});
+      const int64_t begin = cut.offset + block * stride_;
+      places.push_back(
+          {begin, std::min(width_, corpora_[0].places - begin), block == 0 ? 0 : width_ - stride_});
     }
     return places;
   }

@@ -16,6 +16,7 @@ struct BlockOptions;
 struct BlockPlace {
   int64_t begin;
   int64_t tokens;
+  int64_t known = 0;  ///< so many of them stand in the block before, too
 };
 
 /// Cuts a stream into blocks of `width` tokens, as a function of (seed, epoch).
@@ -51,6 +52,7 @@ class BlockPlaces {
   Cut cut_of(int64_t epoch) const;
 
   int64_t width_;
+  int64_t stride_;  // width_, where blocks do not overlap
   int64_t block_size_;
   int64_t batch_size_;
   bool shuffle_;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/scores/sampled_ratio.h"
+
 namespace tapestry {
 
 /// Lower case, without ASCII punctuation, without the words a, an, the, with single spaces.
@@ -18,5 +20,15 @@ double exact_match(std::string_view answer, const std::vector<std::string>& refe
 /// The harmonic mean of precision and recall of the words that normalised answers share; the best
 /// over `references`.
 double answer_f1(std::string_view answer, const std::vector<std::string>& references);
+
+/// Both over several questions.
+struct AnswerScores {
+  SampledRatio exact, f1;
+
+  void add(double exact_one, double f1_one) {
+    exact.add(exact_one, 1);
+    f1.add(f1_one, 1);
+  }
+};
 
 }  // namespace tapestry

@@ -8,6 +8,7 @@ namespace {
 
 // Initial values of the projections back into the residual stream.
 MatrixInit residual_init(const ModelOptions& o, int64_t branches) {
+  if (o.zero_branches) return MatrixInit::normal(0);
   MatrixInit init = matrix_init(o);
   if (o.norm_position == NormPosition::kPre)
     init.deviation /= std::sqrt(static_cast<double>(branches));

@@ -106,6 +106,9 @@ struct ModelOptions {
   /// The deviation of kNormal. In a pre-norm model the projections back into the residual stream
   /// start as N(0, range^2 / branches), one branch a sub-layer (Radford et al. 2019).
   double initializer_range = 0;
+  /// These projections start as zeros, each layer as the identity (Goyal et al. 2017; Zhang et al.
+  /// 2019).
+  bool zero_branches = false;
   /// For a recurrent encoder-decoder: each step of the decoder attends to the source; otherwise it
   /// gets one fixed vector of it (Cho et al. 2014).
   bool attends = true;

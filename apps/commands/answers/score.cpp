@@ -1,5 +1,6 @@
 // tapestry score: the log-probability of each line, or of a translation.
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
@@ -15,13 +16,17 @@ namespace {
 /// The input has the targets.
 struct ScoreArguments : FilterArguments {
   std::string source = {};         ///< file, of a translation model
+  bool tokens = false;             ///< also the log-probability of each token
   SearchArguments languages = {};  ///< of such a model
 };
 
-void print(const std::vector<Score>& scores, std::ostream& out) {
-  for (const Score& score : scores) {
-    out << score.log_probability << '\t' << score.tokens << '\n';
-  }
+std::string line_of(const Score& score, bool by_token, const Tokenizer& tokenizer) {
+  if (!by_token) return concat(score.log_probability, '\t', score.tokens);
+  nlohmann::ordered_json pieces = nlohmann::ordered_json::array();
+  for (const int32_t id : score.ids) pieces.push_back(tokenizer.piece(id));
+  return json_line({{"log_probability", score.log_probability},
+                    {"tokens", std::move(pieces)},
+                    {"token_log_probabilities", score.each}});
 }
 
 std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& arguments,
@@ -52,7 +57,7 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
 }
 
 // Prints the score of a line of a text, of which `number` come before.
-void score_line(const TextModels& models, const std::string& line, int64_t number,
+void score_line(const TextModels& models, const std::string& line, int64_t number, bool by_token,
                 AttentionBook& book, LineFilter& filter) {
   if (filter.was_ill_formed(number)) {  // no text, so it has no score
     filter.out() << '\n';
@@ -60,7 +65,7 @@ void score_line(const TextModels& models, const std::string& line, int64_t numbe
   }
   std::vector<int32_t> ids = ids_to_score(models, line, number + 1);
   filter.read(ids, models.tokenizer(), number);
-  print(score_texts(models, {ids}), filter.out());
+  filter.out() << line_of(score_texts(models, {ids}).at(0), by_token, models.tokenizer()) << '\n';
   if (!book.wants() || ids.size() < 2) return;
   ids.pop_back();  // the last is only predicted
   book.add(attention_page(models.trunks(), models.tokenizer(), ids), line);
@@ -78,7 +83,7 @@ int run_score(const ScoreArguments& arguments) {
                    "only read, and has no score\n";
     }
     filter.run(1, [&](const std::vector<std::string>& lines, int64_t first) {
-      score_line(models, lines[0], first, book, filter);
+      score_line(models, lines[0], first, arguments.tokens, book, filter);
     });
     book.write();
     filter.finish();
@@ -87,7 +92,9 @@ int run_score(const ScoreArguments& arguments) {
   OutputFile output(arguments.output);
   const Translator models(arguments.models, device, "score with --source", kScoresPairs,
                           override_languages({}, arguments.languages.overrides));
-  print(score_pairs(models, arguments, book), output.stream());
+  for (const Score& score : score_pairs(models, arguments, book)) {
+    output.stream() << line_of(score, arguments.tokens, *models.tokenizers().target) << '\n';
+  }
   book.write();
   output.finish();
   return 0;
@@ -98,6 +105,8 @@ void add_score(CLI::App& app, ScoreArguments& arguments) {
   auto* source = app.add_option("--source", arguments.source, "file, for a translation model");
   for (CLI::Option* language : add_languages(app, arguments.languages)) language->needs(source);
   app.add_option("--target,--input", arguments.input, "file; -: standard input")->required();
+  app.add_flag("--tokens", arguments.tokens,
+               "a line is a JSON object: also the tokens, and the log-probability of each");
   add_output(app, arguments, "pairs scored at a time, with --source");
   add_attention(app, arguments);
 }

@@ -24,6 +24,7 @@ struct ActivationRow {
 // If they have several names for one, the first is written.
 constexpr ActivationRow kActivationRows[] = {
     {"relu", "relu", nullptr},
+    {"relu2", "relu2", nullptr},
     {"gelu", "gelu", "geglu"},
     {"gelu_python", "gelu", "geglu"},
     {"gelu_new", "gelu_tanh", "geglu_tanh"},
@@ -105,6 +106,7 @@ bool is_carried_otherwise(const std::string& key) {
   static const char* const kKeys[] = {"type",
                                       "initializer",
                                       "initializer_range",
+                                      "zero_branches",
                                       "dropout",
                                       "attention_dropout",
                                       "recompute",

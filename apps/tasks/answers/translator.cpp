@@ -193,8 +193,10 @@ std::vector<Score> score(const PairModels& models, const ParallelCorpus& pairs,
     for (int64_t row = 0; row < batch.rows; ++row) {
       Score& score = scores[static_cast<size_t>(batch.indices[static_cast<size_t>(row)])];
       score.tokens = batch.target_lengths.data<int32_t>()[row];
+      score.ids = ids_of_row(batch.target_out, row, score.tokens);
       const auto first = values.begin() + row * length;
-      score.log_probability = std::accumulate(first, first + score.tokens, 0.0);
+      score.each.assign(first, first + score.tokens);
+      score.log_probability = std::accumulate(score.each.begin(), score.each.end(), 0.0);
     }
   }
   return scores;

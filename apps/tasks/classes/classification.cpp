@@ -241,7 +241,7 @@ Evaluation evaluate_kind(ModelFiles files, const std::string& device,
   });
   Evaluation result;
   result.classes = counts.scores();
-  result.add(sums.metrics(), {"nll", "accuracy"});
+  result.add_losses(sums, "");
   result.add_percent("macro_f1", result.classes->macro_f1);
   result.add_percent("weighted_f1", result.classes->weighted_f1);
   for (const int64_t k : {2, 3, 5}) {

@@ -207,7 +207,7 @@ Evaluation evaluate_chat(ModelFiles files, const std::string& device,
   const TalkCorpus talks = load_for_validation(model, corpora, format);
   warn_of_dropped(talks.counts);
   Evaluation result;
-  result.add(loss_over(model, talks, {}).metrics(), {"nll", "ppl", "accuracy"});
+  result.add_losses(loss_over(model, talks, {}));
   result.add_count("talks", talks.size());
   return result;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "apps/tasks/packed_search.h"
@@ -11,6 +10,7 @@
 #include "apps/tasks/training_loss.h"
 #include "core/base/interruption.h"
 #include "data/files/utf8.h"
+#include "data/scores/answer_scores.h"
 
 namespace tapestry {
 
@@ -81,7 +81,9 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
   return greedy_answers(model, corpus.special, prompts);
 }
 
-double exact_match(const TextModel& model, const PromptCorpus& corpus, const RankGroup& group) {
+// Of a greedy search. An answer is exact if it is the reference, white space at their ends aside.
+AnswerScores score_answers(const TextModel& model, const PromptCorpus& corpus,
+                           const RankGroup& group) {
   std::vector<int64_t> order(static_cast<size_t>(corpus.size()));
   std::iota(order.begin(), order.end(), int64_t{0});
   // Prompts that are read together are padded to one length.
@@ -97,14 +99,18 @@ double exact_match(const TextModel& model, const PromptCorpus& corpus, const Ran
                order.begin() + static_cast<std::ptrdiff_t>(end));
   }
   const std::vector<std::string> answers = greedy_answers(model, corpus, own);
-  std::vector<int64_t> equal;  // in each of this rank's batches
+  std::vector<std::vector<double>> scores;  // of each of this rank's batches: exact, f1, exact, ...
   for (size_t i = 0; i < own.size(); ++i) {
-    if (i % rows == 0) equal.push_back(0);
-    equal.back() += strip(answers[i]) == strip(corpus.answer_text[own[i]]) ? 1 : 0;
+    if (i % rows == 0) scores.emplace_back();
+    const std::string reference(corpus.answer_text[own[i]]);
+    scores.back().push_back(strip(answers[i]) == strip(reference) ? 1 : 0);
+    scores.back().push_back(answer_f1(answers[i], {reference}));
   }
-  const std::vector<int64_t> all = group.in_order(equal, batches);
-  const int64_t sum = std::accumulate(all.begin(), all.end(), int64_t{0});
-  return 100.0 * static_cast<double>(sum) / static_cast<double>(corpus.size());
+  AnswerScores all;
+  for (const std::vector<double>& batch : group.in_order(scores, batches)) {
+    for (size_t i = 0; i < batch.size(); i += 2) all.add(batch[i], batch[i + 1]);
+  }
+  return all;
 }
 
 std::vector<Sample> samples_of(const TextModel& model, const PromptCorpus& corpus, int64_t wanted) {
@@ -206,7 +212,11 @@ Evaluation evaluate_prompts(ModelFiles files, const std::string& device,
   const PromptCorpus answers = load_for_validation(model, corpora);
   warn_of_dropped(answers.counts);
   Evaluation result;
-  result.add(measure(model, answers), {"exact_match", "nll", "ppl", "accuracy"});
+  const LossSums losses = loss_over(model, answers, {}, {});
+  AnswerScores scores;
+  if (std::isfinite(losses.nll().value())) scores = score_answers(model, answers, {});
+  result.add_answers(scores);
+  result.add_losses(losses);
   result.add_count("questions", answers.size());
   return result;
 }
@@ -215,9 +225,10 @@ std::map<std::string, double> measure(const TextModel& model, const PromptCorpus
                                       const CrossEntropyOptions& options, const RankGroup& group) {
   std::map<std::string, double> metrics = loss_over(model, answers, options, group).metrics();
   // The logits of a model that diverged are useless for a search.
-  metrics["exact_match"] = std::isfinite(metrics.at("nll"))
-                               ? exact_match(model, answers, group)
-                               : std::numeric_limits<double>::quiet_NaN();
+  AnswerScores scores;
+  if (std::isfinite(metrics.at("nll"))) scores = score_answers(model, answers, group);
+  metrics["exact_match"] = 100 * scores.exact.value();
+  metrics["f1"] = 100 * scores.f1.value();
   return metrics;
 }
 

@@ -31,8 +31,9 @@ std::vector<std::string> greedy_answers(const TextModel& model, const SpecialIds
 /// `who`, if it was trained on text.
 Template prompt_template(const Config& config, const std::string& who);
 
-/// loss, nll, ppl and accuracy of the answers, and exact_match: how many percent of the prompts a
-/// greedy search answers with the reference, white space at its ends aside. `answers` has its text.
+/// loss, nll, ppl and accuracy of the answers, and of those of a greedy search exact_match, how
+/// many percent are the reference, white space at its ends aside, and f1, of their words. NaN of a
+/// model that diverged. `answers` has its text.
 std::map<std::string, double> measure(const TextModel& model, const PromptCorpus& answers,
                                       const CrossEntropyOptions& options = {},
                                       const RankGroup& group = {});

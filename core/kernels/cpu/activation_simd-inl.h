@@ -41,6 +41,19 @@ struct Form<functors::Relu> : functors::Relu {
 };
 
 template <>
+struct Form<functors::Relu2> : functors::Relu2 {
+  template <class D>
+  static HWY_INLINE V<D> f(D d, V<D> x) {
+    const V<D> y = Form<functors::Relu>::f(d, x);
+    return hn::Mul(y, y);
+  }
+  template <class D>
+  static HWY_INLINE V<D> df(D d, V<D> y) {
+    return hn::Mul(constant(d, 2), hn::Sqrt(y));
+  }
+};
+
+template <>
 struct Form<functors::Silu> : functors::Silu {
   template <class D>
   static HWY_INLINE V<D> f(D d, V<D> x) {

@@ -12,6 +12,7 @@ enum class Activation {
   kGelu,      ///< x * Phi(x), exact
   kGeluTanh,  ///< 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
   kSilu,      ///< x * sigmoid(x)
+  kRelu2,     ///< max(x, 0)^2 (So et al. 2021)
 };
 
 struct ActivationNames {
@@ -31,6 +32,8 @@ constexpr ActivationNames names_of(Activation activation) {
       return {"gelu_tanh", "geglu_tanh"};
     case Activation::kSilu:
       return {"silu", "swiglu"};
+    case Activation::kRelu2:
+      return {"relu2", nullptr};
   }
   return {nullptr, nullptr};
 }

@@ -98,6 +98,21 @@ struct Silu {
   }
 };
 
+/// The derivative is 2 max(x, 0), which the output's root gives.
+struct Relu2 {
+  static constexpr Needs kNeeds = Needs::kOutput;
+  static constexpr std::array<double, 1> kKinks = {0};  // of the derivative
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T f(T x) {
+    const T y = Relu::f(x);
+    return y * y;
+  }
+  template <class T>
+  TAPESTRY_HOST_DEVICE static T df(T y) {
+    return T(2) * std::sqrt(y);
+  }
+};
+
 }  // namespace functors
 
 /// Returns g(functor) with the functor of `activation`.
@@ -114,6 +129,8 @@ template <class G>
       return g(functors::GeluTanh());
     case Activation::kSilu:
       return g(functors::Silu());
+    case Activation::kRelu2:
+      return g(functors::Relu2());
   }
   throw std::logic_error("no such Activation");
 }

@@ -80,6 +80,37 @@ TEST(Blocks, UnshuffledPredictEveryTokenButTheFirstOnce) {
   }
 }
 
+// Each target comes once, and after the first block with at least block_size - stride tokens
+// before.
+TEST(Blocks, WithAStridePredictEveryTokenOnceWithMoreBefore) {
+  for (const int64_t stride : {1, 2, 5, 7, 16}) {
+    for (const int64_t tokens : {2, 3, 16, 17, 18, 19, 100, 101}) {
+      BlockOptions options = block_options(16, 3, false);
+      options.stride = stride;
+      BlockBatches batches(counting_stream(tokens), options);
+      std::vector<int32_t> targets;
+      for (const BlockBatch& batch : epoch_of(batches)) {
+        const auto ids = batch.ids.to_vector<int32_t>();
+        const auto next = batch.targets.to_vector<int32_t>();
+        for (size_t i = 0; i < next.size(); ++i) {
+          if (next[i] == kNoTarget) continue;
+          EXPECT_EQ(next[i], ids[i] + 1);
+          if (next[i] > 116) EXPECT_GE(static_cast<int64_t>(i % 16), 16 - stride);
+          targets.push_back(next[i]);
+        }
+      }
+      std::vector<int32_t> all(static_cast<size_t>(tokens) - 1);
+      std::iota(all.begin(), all.end(), 101);
+      EXPECT_EQ(targets, all) << stride << ' ' << tokens;
+    }
+  }
+  // A training cuts as ever.
+  BlockOptions shuffled = block_options(16, 3, true);
+  const auto plain = BlockBatches(counting_stream(100), shuffled).next();
+  shuffled.stride = 4;
+  EXPECT_EQ(values_of(BlockBatches(counting_stream(100), shuffled).next()), values_of(plain));
+}
+
 TEST(Blocks, ShuffledAreWholeAndCutAnewInEveryEpoch) {
   constexpr int64_t kTokens = 1000, kWidth = 16;
   BlockBatches batches(counting_stream(kTokens), block_options(kWidth, 8, true));
@@ -196,6 +227,13 @@ TEST(Blocks, OfAShortStreamAreWholeToo) {
   EXPECT_THAT(error_of(ErrorKind::kData,
                        [] { BlockBatches(counting_stream(1), block_options(16, 8, false)); }),
               HasSubstr("must have at least 2 tokens, got 1."));
+}
+
+TEST(Blocks, AStrideIsNoLongerThanABlock) {
+  BlockOptions options = block_options(16, 3, false);
+  options.stride = 17;
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { options.validate(); }),
+              HasSubstr("stride must be in [0, block_size], got 17."));
 }
 
 TEST(Blocks, ContinueExactlyFromEveryPosition) {

@@ -278,6 +278,21 @@ TEST(InitializerTest, PackedIsTheDefault) {
   EXPECT_EQ(ModelOptions{.initializer_range = 0.02}.chosen_initializer(), Initializer::kNormal);
 }
 
+// Each layer begins as the identity: the hidden states are those of the embeddings.
+TEST(InitializerTest, ZeroBranchesLeaveTheEmbeddings) {
+  ModelOptions options = test::gpt2_options();
+  options.zero_branches = true;
+  ParamStore store(7, DType::kFloat64), shallow_store(7, DType::kFloat64);
+  const LanguageModel model(options, {.size = 300}, /*causal=*/true, store.root());
+  options.num_hidden_layers = 1;
+  const LanguageModel shallow(options, {.size = 300}, /*causal=*/true, shallow_store.root());
+  const Tensor ids = Tensor::from<int32_t>({4, 7, 99, 2}, {1, 4});
+  EXPECT_EQ(model.hidden(ids).value().to_vector<double>(),
+            shallow.hidden(ids).value().to_vector<double>());
+  EXPECT_EQ(moments_of(store, "layers.1.feed_forward.down.weight", 0, 8).largest, 0);
+  EXPECT_GT(moments_of(store, "layers.1.feed_forward.up.weight", 0, 8).largest, 0);
+}
+
 TEST(InitializerTest, RangeAndInitializerMustAgree) {
   ModelOptions options = test::gpt2_options();
   options.initializer = Initializer::kKaiming;

@@ -1,8 +1,11 @@
 // What the binary does with models of text: fill-mask, classify, score and evaluate on tiny
 // trained models. generate has a file of its own.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "apps/checkpoint/model_bundle.h"
 #include "tests/apps/commands/answers/language_runs.h"
@@ -222,21 +225,76 @@ TEST_F(LanguageCommandsTest, EvaluateSaysTheSameInWords) {
   const std::string text = folder_->output(concat("evaluate ", model("clm"), "--text valid.src"));
   const Json json =
       Json::parse(folder_->output(concat("evaluate ", model("clm"), "--text valid.src --json")));
-  double nll = 0, perplexity = 0, accuracy = 0, bits = 0;
-  long long tokens = 0, characters = 0;
-  ASSERT_EQ(
-      std::sscanf(text.c_str(),
-                  "nll %lf perplexity %lf accuracy %lf %% tokens %lld characters %lld bits per "
-                  "character %lf",
-                  &nll, &perplexity, &accuracy, &tokens, &characters, &bits),
-      6)
-      << text;
-  EXPECT_NEAR(nll, json["nll"].get<double>(), 0.5e-4);
-  EXPECT_NEAR(perplexity, json["perplexity"].get<double>(), 0.5e-3);
-  EXPECT_NEAR(accuracy, json["accuracy"].get<double>(), 0.5e-2);
-  EXPECT_NEAR(bits, json["bits_per_character"].get<double>(), 0.5e-4);
-  EXPECT_EQ(tokens, json["tokens"].get<long long>());
-  EXPECT_EQ(characters, json["characters"].get<long long>());
+  for (const auto& [name, digits] :
+       {std::pair{"nll", 4}, {"perplexity", 4}, {"accuracy", 2}, {"bits_per_byte", 4}}) {
+    std::string words = fmt::format("{} {:.{}f}", name, json[name].get<double>(), digits);
+    if (json["intervals"].contains(name)) {
+      words += fmt::format(" ({:.{}f} to {:.{}f})", json["intervals"][name][0].get<double>(),
+                           digits, json["intervals"][name][1].get<double>(), digits);
+    }
+    std::ranges::replace(words, '_', ' ');
+    EXPECT_THAT(text, HasSubstr(words));
+  }
+  for (const char* name : {"tokens", "characters"}) {
+    EXPECT_THAT(text, HasSubstr(concat("  ", name, ' ', json[name].get<long long>(), "  ")));
+  }
+}
+
+// Of several batches; one tells nothing of how much they differ.
+TEST_F(LanguageCommandsTest, EvaluateTellsHowSureItIs) {
+  std::string text;
+  for (int i = 0; i < 8; ++i) text += read_file(folder_->path("valid.src"));
+  folder_->write("long.txt", text);
+  const Json long_text =
+      Json::parse(folder_->output(concat("evaluate ", model("clm"), "--text long.txt --json")));
+  for (const char* name : {"nll", "perplexity", "accuracy"}) {
+    const double value = long_text.at(name);
+    EXPECT_LT(long_text.at("intervals").at(name).at(0), value) << name;
+    EXPECT_GT(long_text.at("intervals").at(name).at(1), value) << name;
+  }
+  folder_->write("short.txt", "ba ce di mu\n");
+  const Json short_text =
+      Json::parse(folder_->output(concat("evaluate ", model("clm"), "--text short.txt --json")));
+  EXPECT_FALSE(short_text.contains("intervals")) << short_text;
+}
+
+// The log-probability of each token, and those of overlapping blocks.
+TEST_F(LanguageCommandsTest, AStrideGivesEachTokenWhatStandsBeforeIt) {
+  const std::string text = "ba ce di mu";
+  folder_->write("one.txt", text);
+  const auto by_token = [&](const std::string& piece) {
+    folder_->write("piece.txt", piece);
+    const Json scored = Json::parse(
+        folder_->output(concat("score ", model("characters"), "--tokens --target piece.txt")));
+    const auto each = scored.at("token_log_probabilities").get<std::vector<double>>();
+    EXPECT_NEAR(std::accumulate(each.begin(), each.end(), 0.0), scored.at("log_probability"), 1e-9);
+    EXPECT_EQ(scored.at("tokens").size(), piece.size() - 1);
+    EXPECT_EQ(each.size(), piece.size() - 1);
+    return each;
+  };
+  const auto nll_of = [&](const std::string& options) {
+    return Json::parse(folder_->output(concat("evaluate ", model("characters"),
+                                              "--text one.txt --json ", options)))
+        .at("nll")
+        .get<double>();
+  };
+  const std::vector<double> whole = by_token(text);
+  const auto count = static_cast<double>(whole.size());
+  EXPECT_NEAR(nll_of("--block-size 16"), -std::accumulate(whole.begin(), whole.end(), 0.0) / count,
+              1e-6);
+  double sum = 0;
+  for (size_t i = 1; i < text.size(); ++i) {
+    const size_t begin = i < 5 ? 0 : i - 4;
+    sum += by_token(text.substr(begin, i - begin + 1)).back();
+  }
+  EXPECT_NEAR(nll_of("--block-size 4 --stride 1"), -sum / count, 1e-6);
+  EXPECT_NE(nll_of("--block-size 4 --stride 1"), nll_of("--block-size 4"));
+  // What cannot be.
+  for (const char* options : {"--block-size 4 --stride 5", "--block-size 100000"}) {
+    EXPECT_NE(
+        folder_->run(concat("evaluate ", model("characters"), "--text one.txt ", options)).code, 0);
+  }
+  EXPECT_NE(folder_->run(concat("evaluate ", model("mlm"), "--text one.txt --stride 2")).code, 0);
 }
 
 // Attention
