@@ -48,7 +48,8 @@ Training::Training(const Config& config, TrainingTask& task, Ranks& ranks, RunFo
 }
 
 double Training::rate_of(int64_t step) const {
-  const double rate = learning_rate(schedule, config.learning_rate, step);
+  const double rate =
+      state.cooldown.factor(step) * learning_rate(schedule, config.learning_rate, step);
   return schedule.type == ScheduleType::kReduceOnPlateau ? rate * state.plateau.scale : rate;
 }
 
