@@ -62,6 +62,10 @@ std::string Training::rates_to_come() const {
     text += fmt::format("; times {} after more than {} validations without a better {}",
                         config.plateau.factor, config.plateau.patience, config.training.lr_metric);
   }
+  if (config.training.cooldown_share > 0 && !state.cooldown.has_begun()) {
+    text += fmt::format("; falls to 0 in the last {:.3g} % of {:.3g} h",
+                        100 * config.training.cooldown_share, config.training.max_hours);
+  }
   return text;
 }
 
