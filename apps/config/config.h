@@ -61,6 +61,7 @@ struct TrainingOptions {
   int64_t max_steps = 0;        ///< updates; 0: num_train_epochs decides
   double num_train_epochs = 0;  ///< times through the data; 0: max_steps decides
   double max_hours = 0;         ///< saves and stops after this long; 0: no limit
+  double cooldown_share = 0;    ///< of max_hours, at their end: the rate falls to 0; 0: none
   double label_smoothing = 0.0;
   double r_drop = 0;    ///< weight of R-Drop's divergence between two passes; 0: one pass
   std::string teacher;  ///< run or checkpoint whose predictions are learnt, too; empty: none

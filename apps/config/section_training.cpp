@@ -222,6 +222,12 @@ void bind_length(ConfigSection& s, Config& config) {
          between(0, 1e9));
   s.read("max_hours", training.max_hours,
          "Saves and stops after so many hours of computing; 0: no limit.", at_least(0));
+  s.read_if(
+      training.max_hours > 0, "without max_hours", "cooldown_share", training.cooldown_share,
+      "In this last share of max_hours the rate falls to 0 in a straight line, with which the "
+      "run ends. How many updates that takes is found when it begins, and kept, so that a "
+      "resumed run has the same rates.",
+      from_up_to_below(0, 1));
 }
 
 // A model whose predictions are learnt beside the data.

@@ -144,6 +144,11 @@ std::string to_json(const TrainerState& state) {
       plateau.scale != 1) {
     value["plateau"] = json_of(state.plateau);
   }
+  if (state.cooldown.has_begun()) {
+    value["cooldown"] = {{"begin", state.cooldown.begin},
+                         {"updates", state.cooldown.updates},
+                         {"hours", state.cooldown.hours}};
+  }
   return value.dump(2);
 }
 
@@ -175,6 +180,11 @@ TrainerState parse_trainer_state(const std::string& json, const std::string& nam
     state.valid_files = files_of(value.each("valid_files"));
     state.teacher_files = files_of(value.each("teacher_files"));
     if (value.has("plateau")) state.plateau = plateau_of(value.inside("plateau"));
+    if (value.has("cooldown")) {
+      const Reader cooldown = value.inside("cooldown");
+      state.cooldown = {cooldown.count("begin", 0, state.step), cooldown.count("updates", 1),
+                        cooldown.number("hours")};
+    }
     return state;
   } catch (const Json::exception& error) {
     fail(ErrorKind::kData, "[checkpoint] ", name, ": ", error.what());

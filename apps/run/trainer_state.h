@@ -1,6 +1,7 @@
 // trainer_state.json of a checkpoint.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +11,22 @@
 #include "optim/plateau.h"
 
 namespace tapestry {
+
+/// The updates over which the rate falls to 0 at the end of a run of so many hours.
+struct Cooldown {
+  int64_t begin = 0;    ///< updates done before it
+  int64_t updates = 0;  ///< of it; 0: it has not begun
+  double hours = 0;     ///< of the run; with others it begins anew
+
+  bool has_begun() const { return updates > 0; }
+  int64_t end() const { return begin + updates; }
+  /// The factor of the rate of an update, counted from 1.
+  double factor(int64_t step) const {
+    if (!has_begun() || step <= begin) return 1;
+    return static_cast<double>(std::max<int64_t>(0, end() - step + 1)) /
+           static_cast<double>(updates);
+  }
+};
 
 /// Everything besides tensors that a resumed run needs to continue bit for bit.
 struct TrainerState {
@@ -27,6 +44,7 @@ struct TrainerState {
   double seconds = 0;    ///< spent training, over all starts
   int64_t tokens = 0;    ///< that the model has read and written, without padding
   PlateauState plateau;  ///< reduce_lr_on_plateau
+  Cooldown cooldown;     ///< of TrainingOptions::cooldown_share
   /// Updates by which a run of num_train_epochs is longer than its present batches say, because it
   /// had other batches before.
   int64_t more_updates = 0;

@@ -18,6 +18,7 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
       divergence_(training_, keeper_),
       validator_(training_, updater_),
       journal_(training_, updater_) {
+  if (state_.cooldown.hours != config.training.max_hours) state_.cooldown = {};
   // Open files of a checkpoint that is deleted later would keep their place on the disk.
   const Resume used = std::move(resume);
   training_.expect_equal_parameters();
@@ -51,9 +52,10 @@ int Trainer::run(int64_t stop_at) {
     journal_.passed(steady_seconds() - before);
     journal_.report(logged);
 
+    const bool cools = begin_cooldown_in_time();
     const bool best = (due(options.eval_steps) || is_over()) && validate();
     state_.seconds = steady_seconds() - started;
-    if (due(options.save_steps) || best || save_is_late_ || is_over()) save(best);
+    if (due(options.save_steps) || best || save_is_late_ || cools || is_over()) save(best);
     if (const int signal = updater_.agreed_signal(); signal != 0) return stop(signal);
   }
   finish_update();
@@ -69,9 +71,26 @@ int Trainer::run(int64_t stop_at) {
 }
 
 bool Trainer::is_over() const {
+  if (state_.step >= training_.total_steps || validator_.patience_is_over()) return true;
+  if (state_.cooldown.has_begun()) return state_.step >= state_.cooldown.end();
   const double most_hours = training_.config.training.max_hours;
-  return state_.step >= training_.total_steps || validator_.patience_is_over() ||
-         (most_hours > 0 && updater_.agreed_seconds() >= 3600 * most_hours);
+  return most_hours > 0 && updater_.agreed_seconds() >= 3600 * most_hours;
+}
+
+// By the clock that all ranks agree on. A replay needs the checkpoint that is saved here.
+bool Trainer::begin_cooldown_in_time() {
+  const TrainingOptions& options = training_.config.training;
+  const double most = 3600 * options.max_hours, now = updater_.agreed_seconds();
+  const double left = most - now;
+  if (options.cooldown_share == 0 || state_.cooldown.has_begun() || now == 0 || left <= 0 ||
+      left > options.cooldown_share * most) {
+    return false;
+  }
+  const double updates = left / now * static_cast<double>(state_.step);
+  state_.cooldown = {state_.step, std::max<int64_t>(1, static_cast<int64_t>(updates)),
+                     options.max_hours};
+  training_.log.info(concat("the rate falls to 0 until update ", state_.cooldown.end()));
+  return true;
 }
 
 void Trainer::finish() {

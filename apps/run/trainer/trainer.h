@@ -59,6 +59,8 @@ class Trainer {
   void pause(int64_t stop_at, int64_t first);
   /// "goes on from here", or what a later start does if the last update is not saved.
   std::string from_where() const;
+  /// True if the cooldown begins now.
+  bool begin_cooldown_in_time();
   /// True after the last update, or when patience or time is over.
   bool is_over() const;
   /// The end of a run that nothing stopped.

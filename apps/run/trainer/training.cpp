@@ -48,7 +48,8 @@ Training::Training(const Config& config, TrainingTask& task, Ranks& ranks, RunFo
 }
 
 double Training::rate_of(int64_t step) const {
-  const double rate = learning_rate(schedule, config.learning_rate, step);
+  const double rate =
+      state.cooldown.factor(step) * learning_rate(schedule, config.learning_rate, step);
   return schedule.type == ScheduleType::kReduceOnPlateau ? rate * state.plateau.scale : rate;
 }
 
@@ -60,6 +61,10 @@ std::string Training::rates_to_come() const {
   if (schedule.type == ScheduleType::kReduceOnPlateau) {
     text += fmt::format("; times {} after more than {} validations without a better {}",
                         config.plateau.factor, config.plateau.patience, config.training.lr_metric);
+  }
+  if (config.training.cooldown_share > 0 && !state.cooldown.has_begun()) {
+    text += fmt::format("; falls to 0 in the last {:.3g} % of {:.3g} h",
+                        100 * config.training.cooldown_share, config.training.max_hours);
   }
   return text;
 }

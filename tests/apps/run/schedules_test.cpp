@@ -55,6 +55,40 @@ TEST_F(SchedulesTest, TheLogSaysTheFirstRateAndWhereItTurns) {
       "a better nll");
 }
 
+// The clock tells only when it begins. From there on the updates of a run are what its checkpoint
+// says, to the bit.
+TEST_F(SchedulesTest, ACooldownEndsARunOfSoManyHours) {
+  const std::vector<std::string> timed = {
+      "training.max_steps=1000000",  "training.max_hours=0.0008",
+      "training.cooldown_share=0.5", "training.lr_scheduler_type=constant",
+      "training.warmup_steps=0",     "training.logging_steps=1",
+      "training.eval_steps=100000",  "training.save_steps=100000"};
+  train("run", timed);
+  EXPECT_THAT(folder_.messages(), HasSubstr("; falls to 0 in the last 50 % of 0.0008 h"));
+  EXPECT_THAT(folder_.messages(), HasSubstr("the rate falls to 0 until update "));
+  const Json state = Json::parse(folder_.result("run").at("trainer_state.json"));
+  const int64_t begin = state.at("cooldown").at("begin"), updates = state["cooldown"]["updates"];
+  EXPECT_GT(begin, 0);
+  EXPECT_EQ(state.at("step"), begin + updates);
+  const std::vector<double> rates = learning_rates("run");
+  ASSERT_EQ(std::ssize(rates), begin + updates);
+  for (int64_t i = 0; i < std::ssize(rates); ++i) {
+    const double left = static_cast<double>(begin + updates - i) / static_cast<double>(updates);
+    EXPECT_NEAR(rates[static_cast<size_t>(i)], 0.005 * std::min(1.0, left), 1e-12) << i;
+  }
+  // Once more from where it began, with another clock.
+  const std::string again = folder_.path("again");
+  std::filesystem::copy(
+      folder_.path("run"), again,
+      std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
+  for (const char* link : {"last", "best"}) std::filesystem::remove(again + "/" + link);
+  std::filesystem::remove_all(concat(again, "/checkpoint-", begin + updates));
+  ASSERT_TRUE(std::filesystem::exists(concat(again, "/checkpoint-", begin)));
+  std::filesystem::create_directory_symlink(concat("checkpoint-", begin), again + "/last");
+  train("again", timed);
+  expect_equal(folder_.result("run"), folder_.result("again"));
+}
+
 // A threshold that no validation passes lets the rate fall; what it fell to is part of the state.
 TEST_F(SchedulesTest, APlateauResumesToTheSameBits) {
   const std::vector<std::string> plateau = {"training.lr_scheduler_type=reduce_lr_on_plateau",
