@@ -15,6 +15,7 @@
 #include "apps/tasks/task.h"
 #include "core/base/text.h"
 #include "core/cpu/parallel.h"
+#include "data/examples/block_batching.h"
 #include "data/files/utf8.h"
 
 namespace tapestry {
