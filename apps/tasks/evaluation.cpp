@@ -33,7 +33,7 @@ double percent(double share) { return std::clamp(100 * share, 0.0, 100.0); }
 }  // namespace
 
 void Evaluation::add_percent(const std::string& name, const SampledRatio& share) {
-  figures.push_back({name, 100 * share.value(), Kind::kPercent, interval_of(share, percent)});
+  figures.push_back({name, share.percent(), Kind::kPercent, interval_of(share, percent)});
 }
 
 void Evaluation::add_losses(const LossSums& losses, const std::string& perplexity) {

@@ -301,8 +301,8 @@ std::map<std::string, double> measure(const SpanModel& model, const QuestionCorp
          .output = answer});
   }
   const AnswerScores scores = score_answers(questions, found);
-  metrics["exact_match"] = 100 * scores.exact.value();
-  metrics["f1"] = 100 * scores.f1.value();
+  metrics["exact_match"] = scores.exact.percent();
+  metrics["f1"] = scores.f1.percent();
   return metrics;
 }
 

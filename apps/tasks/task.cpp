@@ -180,7 +180,7 @@ std::map<std::string, double> LossSums::metrics() const {
   return {{"loss", loss_.value()},
           {"nll", nll_.value()},
           {"ppl", std::exp(nll_.value())},
-          {"accuracy", 100 * correct_.value()}};
+          {"accuracy", correct_.percent()}};
 }
 
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets) {

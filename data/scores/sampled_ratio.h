@@ -34,6 +34,7 @@ class SampledRatio {
     denominator_ += denominator;
   }
   double value() const { return numerator_ / denominator_; }
+  double percent() const { return 100 * numerator_ / denominator_; }
 
   /// Half the width of its 95 % interval, from the spread of the groups around the ratio (the
   /// ratio estimator; Cochran 1977, 6.3) and Student's t. NaN of fewer than two groups.

@@ -227,8 +227,8 @@ std::map<std::string, double> measure(const TextModel& model, const PromptCorpus
   // The logits of a model that diverged are useless for a search.
   AnswerScores scores;
   if (std::isfinite(metrics.at("nll"))) scores = score_answers(model, answers, group);
-  metrics["exact_match"] = 100 * scores.exact.value();
-  metrics["f1"] = 100 * scores.f1.value();
+  metrics["exact_match"] = scores.exact.percent();
+  metrics["f1"] = scores.f1.percent();
   return metrics;
 }
 
