@@ -101,10 +101,13 @@ TEST(Marks, PartATextIntoTextsOfTheirOwn) {
     // Each token lies where it stands.
     const std::string text = "the cat</s>sat";
     Ids ids;
+    int64_t end_before = 0;
     for (const PlacedToken& token : marked->encode_with_places(text)) {
       ids.push_back(token.id);
       EXPECT_EQ(token.id == kEosId, token.begin == 7 && token.end == 11);
       EXPECT_TRUE(token.end <= 7 || token.begin >= 7);
+      EXPECT_GE(token.begin, end_before);
+      end_before = token.end;
     }
     EXPECT_EQ(ids, marked->encode(text));
   }
