@@ -121,7 +121,10 @@ void derive(Config& config) {
   if (examples.has_targets) {
     config.tokenizer.target_normalization = config.tokenizer.normalization_of_target();
   }
-  if (examples.talks) add_chat_symbols(config);
+  if (examples.talks) {
+    add_chat_symbols(config);
+    settle_talks(config);
+  }
   config.tokenizer.sentinels = task.sentinels;
   config.denoising.max_length = config.data.corpus.max_length;
   config.denoising.noise_density = config.denoising.density();

@@ -51,6 +51,10 @@ struct DataOptions {
   AugmentOptions augment;           ///< of the images of `train`
 };
 
+/// The template that the options choose: that of the file, the built-in one, or the usual one where
+/// the model has none. Throws Error(kConfig) if it is not understood, and as read_file().
+ChatTemplate chosen_template(const DataOptions& data);
+
 /// Options of the training loop itself.
 struct TrainingOptions {
   static constexpr const char* kReporters[] = {"tensorboard"};
@@ -157,6 +161,9 @@ struct Config {
   EvaluationOptions evaluation;
   AnswerOptions answers;
 };
+
+/// Talks of all corpora become text in this way.
+void set_format(const ChatFormat& format, Config& config);
 
 /// The defaults of a task, by default for the first examples that it has. A Config that is filled
 /// in C++ starts with these and ends with complete().

@@ -187,6 +187,8 @@ class ConfigSection {
   /// True unless a value of this section was refused ("" is the top level): then the rest of the
   /// section is not what the user wrote, and further errors about it would mislead.
   bool is_sound(const std::string& section) const;
+  /// True if files that are named must exist: for a training, not for a model that is used.
+  bool checks_files() const;
   /// Complains when `key` is absent, naming the section.
   void demand(const std::string& key);
   /// "training.max_steps" for "max_steps" in the section "training".

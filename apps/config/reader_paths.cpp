@@ -35,6 +35,8 @@ std::string shortened(const std::string& text) {
 
 }  // namespace
 
+bool ConfigSection::checks_files() const { return session_.options().check_files; }
+
 void ConfigSection::read_input_file(const std::string& key, std::string& path,
                                     const char* meaning) {
   note(key, "file", meaning);

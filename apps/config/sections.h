@@ -50,6 +50,9 @@ void bind_points(ConfigSection& s, CorpusSpec& corpus);
 void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies);
 /// The keys of talks in the section data, which apply or do not, `why`.
 void bind_talks(ConfigSection& s, Config& config, bool applies, const std::string& why);
+/// Gives the corpora the template that the config chooses, and the special tokens of a vocabulary
+/// that is learnt. A task that has a model's own corrects it by set_format().
+void settle_talks(Config& config);
 /// The keys of images in the sections data.train, data and model.
 void bind_image_corpus(ConfigSection& s, CorpusSpec& corpus);
 void bind_image_data(ConfigSection& s, Config& config);

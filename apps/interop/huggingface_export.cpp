@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/checkpoint/file_names.h"
+#include "apps/checkpoint/origin.h"
 #include "apps/interop/architectures/tensor_names.h"
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
@@ -11,6 +12,7 @@
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/sentence_vectors.h"
 #include "apps/interop/special_ids.h"
+#include "apps/tasks/prompts/talk_format.h"
 #include "apps/tasks/text_models.h"
 #include "core/base/text.h"
 
@@ -41,12 +43,8 @@ Reasons all_misfits(const Architecture& architecture, const ModelFiles& model) {
   return reasons;
 }
 
-// A file that the model came with; null without one.
 Json came_with(const ModelFiles& model, const char* name) {
-  const auto file = model.tokenizers.came_with.find(name);
-  if (file == model.tokenizers.came_with.end()) return {};
-  const Json json = Json::parse(file->second, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() ? json : Json();
+  return object_of_origin(model.tokenizers, name);
 }
 
 // The architecture that the model came as; null without one.
@@ -143,6 +141,22 @@ void add_came_with(const Architecture& architecture, const ModelFiles& model, Js
     for (const char* key : {"bos_token_id", "eos_token_id"}) config.erase(key);
   }
   add_unread_keys(architecture, model.config, came, config);
+}
+
+// Adds the token that ends an answer in a talk to the ends of texts.
+void add_ends_of_talks(const ModelFiles& model, Json& generation) {
+  const bool came = model.tokenizers.came_with.contains("generation_config.json");
+  const bool learnt = examples_of(model.config).talks;
+  // A model that has not learnt talks goes home as it came.
+  if (!learnt && (came || !knows_talks(model.config, model.tokenizers))) return;
+  const Json named = generation.value("eos_token_id", Json());
+  Json ends = named.is_array() ? named : named.is_null() ? Json::array() : Json::array({named});
+  const auto reader =
+      talk_tokenizer(chat_format_of(model.tokenizers, model.folder), model.tokenizers.source);
+  for (const int32_t id : reader->special().more_ends) {
+    if (std::ranges::find(ends, Json(id)) == ends.end()) ends.push_back(id);
+  }
+  if (ends.size() > 1) generation["eos_token_id"] = std::move(ends);
 }
 
 // The search options of our commands, as far as theirs can express them.
@@ -274,7 +288,11 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
         text_of(their_preprocessor(format, came_with(model, kPreprocessorFile)));
   } else {
     const bool writes = model.config.model_type != ModelType::kEncoder;
-    if (writes) files["generation_config.json"] = text_of(generation_config(model, config));
+    if (writes) {
+      Json generation = generation_config(model, config);
+      add_ends_of_talks(model, generation);
+      files["generation_config.json"] = text_of(generation);
+    }
     for (auto& [file, bytes] : huggingface_tokenizer_files(model)) files[file] = std::move(bytes);
     if (model.config.task->can(kEmbedsTexts)) {
       for (auto& [file, bytes] : sentence_vector_files(model)) files[file] = std::move(bytes);

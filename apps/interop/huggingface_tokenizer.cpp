@@ -1,11 +1,13 @@
 #include "apps/interop/huggingface_tokenizer.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/architectures/tensor_names.h"
 #include "apps/interop/gguf/gguf_vocabulary.h"
 #include "apps/interop/special_ids.h"
+#include "apps/tasks/prompts/talk_format.h"
 #include "apps/tasks/text_models.h"
 #include "core/base/error.h"
 #include "data/tokenizers/huggingface_files.h"
@@ -116,6 +118,40 @@ void keep_languages(const Tokenizer& tokenizer, std::string& file) {
   if (config != before) file = config.dump(2) + "\n";
 }
 
+// True if texts are cut at all symbols of the vocabulary, as their library does.
+bool has_marks_only(const ModelFiles& model) {
+  if (!knows_talks(model.config, model.tokenizers)) return false;
+  const Tokenizer& tokenizer = *model.tokenizers.source;
+  const ChatFormat format = chat_format_of(model.tokenizers, model.folder);
+  const std::vector<Mark> marks = marks_of(format, tokenizer);
+  return std::ranges::all_of(tokenizer.symbols(), [&](int32_t id) {
+    return std::ranges::find(marks, id, &Mark::id) != marks.end();
+  });
+}
+
+// Makes the files that a model came with name the chat template that it has now.
+void keep_template(const TokenizerPair& tokenizers, std::map<std::string, std::string>& files) {
+  const auto chosen = tokenizers.came_with.find(kChatTemplateFile);
+  if (chosen == tokenizers.came_with.end()) return;
+  for (const char* const name : {"tokenizer_config.json", "chat_template.json"}) {
+    const auto file = files.find(name);
+    if (file == files.end()) continue;
+    Json config = Json::parse(file->second, nullptr, /*allow_exceptions=*/false);
+    if (!config.is_object() || !config.contains(kChatTemplateKey)) continue;
+    const Json before = config;
+    Json& theirs = config[kChatTemplateKey];
+    if (!theirs.is_array()) {
+      theirs = chosen->second;
+    } else {
+      std::erase_if(theirs.get_ref<Json::array_t&>(), [](const Json& one) {
+        return one.is_object() && one.value("name", Json()) == kUsualTemplate;
+      });
+      theirs.push_back({{"name", kUsualTemplate}, {"template", chosen->second}});
+    }
+    if (config != before) file->second = config.dump(2) + "\n";
+  }
+}
+
 }  // namespace
 
 std::map<std::string, std::string> own_files(const TokenizerPair& tokenizers) {
@@ -144,7 +180,8 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
     if (is_huggingface(model.tokenizers.source->serialized())) {
       files.erase("tokenizer_ids.json");  // tokenizer.json goes as it came
     } else {
-      files["tokenizer.json"] = tokenizer_json(*model.tokenizers.source, frame_of(model, ids));
+      files["tokenizer.json"] =
+          tokenizer_json(*model.tokenizers.source, frame_of(model, ids), has_marks_only(model));
     }
   } else {
     tokens["tokenizer_class"] = "MarianTokenizer";
@@ -158,6 +195,7 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
                       name.starts_with("README");  // apps/interop/model_card.h
     if (!made && name != kUnreadRowsFile && name != kGgufGeneralFile) files[name] = bytes;
   }
+  keep_template(model.tokenizers, files);
   keep_languages(*model.tokenizers.target, files["tokenizer_config.json"]);
   return files;
 }

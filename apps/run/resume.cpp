@@ -92,6 +92,22 @@ void keep_classes(const DataOptions& data, Config& config) {
   keep_format(data.image, config.data.image);
 }
 
+// The marks of a built-in template belong to the tokenizer that was learnt for it, whichever
+// template is chosen now.
+void keep_marks(const TokenizerOptions& before, TokenizerOptions& tokenizer) {
+  const auto others = [](std::vector<std::string> symbols) {
+    for (const BuiltInTemplate& one : built_in_templates()) {
+      std::erase_if(symbols, [&](const std::string& symbol) {
+        return std::ranges::find(one.symbols, symbol) != one.symbols.end();
+      });
+    }
+    return symbols;
+  };
+  if (others(before.user_symbols) == others(tokenizer.user_symbols)) {
+    tokenizer.user_symbols = before.user_symbols;
+  }
+}
+
 // The rows of a classifier's last layer belong to its classes.
 constexpr const char* kHeadOfClasses = "*classifier.*";
 
@@ -297,6 +313,7 @@ void Resume::go_on(Checkpoint checkpoint, Config& config) {
   }
   const Config before = config_of(checkpoint);
   if (examples_of(config).has_classes) keep_classes(before.data, config);
+  if (examples_of(config).talks) keep_marks(before.tokenizer, config.tokenizer);
   // A run from before the key keeps its tokenizer.
   if (before.one_normalization && config.tokenizer.target_normalization ==
                                       default_config(*config.task).tokenizer.target_normalization) {

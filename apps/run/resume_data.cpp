@@ -5,6 +5,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/run/data_files.h"
 #include "apps/run/resume.h"
+#include "apps/tasks/prompts/talk_format.h"
 #include "core/base/text.h"
 
 namespace tapestry {
@@ -53,6 +54,8 @@ std::vector<std::string> changed_keys(const Config& old, const Config& config, b
   std::vector<std::string> changed;
   const auto note = [&](const std::string& key) {
     if (knows_files && is_below(key, {"data"}) && is_path_of_data(key)) return;
+    // The templates themselves are compared.
+    if (key == "data.chat_template" || key == "data.chat_template_path") return;
     changed.push_back(key);
   };
   for (const auto& [key, value] : after) {
@@ -72,9 +75,16 @@ std::vector<std::string> those(const std::vector<std::string>& keys,
   return found;
 }
 
-}  // namespace
-
-namespace {
+// The chat template that the config chooses, if it is not that of the checkpoint.
+std::vector<std::string> other_template(const Config& config, const TokenizerPair& before) {
+  const DataOptions& data = config.data;
+  const bool own =
+      data.chat_template_path.empty() && data.chat_template == DataOptions::kOwnTemplate;
+  if (!examples_of(config).talks || own) return {};
+  const ChatTemplate now = chosen_template(data);
+  if (now.source() == chat_template_of(before)) return {};
+  return {now.name()};
+}
 
 // The teacher's weights, in the checkpoint that its folder stands for now.
 std::vector<std::string> teacher_files(const Config& config) {
@@ -118,6 +128,8 @@ void Resume::follow_rows(const Config& config, const std::vector<DataFile>& trai
   std::vector<std::string> reasons =
       those(changed_keys(*before_, config, !train_before.empty()), orders_rows);
   reasons.insert(reasons.begin(), other_text.begin(), other_text.end());
+  const std::vector<std::string> other_chat = other_template(config, tokenizers_);
+  reasons.insert(reasons.end(), other_chat.begin(), other_chat.end());
   DataPosition& position = state_.position;
   const bool in_epoch = position.batch > 0 || !position.before.empty();
   const BatchOptions &was = before_->batch, &is = config.batch;
@@ -128,7 +140,10 @@ void Resume::follow_rows(const Config& config, const std::vector<DataFile>& trai
                                 ? concat("; epoch ", position.epoch,
                                          " begins, what was left of the one before is not read")
                                 : "";
-    if (!other_text.empty()) {
+    if (!other_chat.empty()) {
+      warnings_.push_back(
+          concat(other_chat.front(), " is not the chat template of the checkpoint", end));
+    } else if (!other_text.empty()) {
       warnings_.push_back(
           concat(join(other_text, ", "), " is not the training data of the checkpoint", end));
     } else if (in_epoch) {
@@ -153,11 +168,13 @@ void Resume::follow_metrics(const Config& config, const std::vector<DataFile>& v
     warnings_.push_back(
         concat(join(other_valid, ", "), " is not the validation data of the checkpoint"));
   }
+  const std::vector<std::string> other_chat = other_template(config, tokenizers_);
   const auto measured_otherwise = [&](const char* key_of_metric, const std::string& metric) {
     std::vector<std::string> found = those(keys, [&](const std::string& key) {
       return key == key_of_metric || decides_metric(key, metric);
     });
     found.insert(found.end(), other_valid.begin(), other_valid.end());
+    found.insert(found.end(), other_chat.begin(), other_chat.end());
     return found;
   };
   const std::string& metric = config.training.metric_for_best_model;

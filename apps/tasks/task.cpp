@@ -112,6 +112,30 @@ void look_at(const Tokenizer& tokenizer, std::string_view text, CharacterChanges
   changes.add(tokenizer, text.substr(0, size));
 }
 
+// What talks of this format have that no decoding writes.
+std::vector<std::string> left_out_of(const ChatFormat& format) {
+  std::vector<std::string> texts = special_texts(format);
+  texts.push_back(answer_end(format));
+  std::erase(texts, "");
+  return texts;
+}
+
+// The answers of a talk as the target, each up to such a text.
+TextPair written_in(const TextPair& talk, const std::vector<std::string>& left_out) {
+  TextPair written;
+  for (const auto& [begin, end] : talk.answers) {
+    std::string answer =
+        talk.source.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    for (const std::string& text : left_out) {
+      answer.resize(std::min(answer.size(), answer.find(text)));
+    }
+    written.target += answer;
+  }
+  return written;
+}
+
+}  // namespace
+
 void report_changes(const Config& config, const TokenizerPair& tokenizers, const Report& report) {
   const bool writes = (config.task->abilities & (kTranslates | kContinuesText)) != 0;
   const auto tell = [&](const std::string& what, const CharacterChanges& changes, bool written) {
@@ -134,12 +158,15 @@ void report_changes(const Config& config, const TokenizerPair& tokenizers, const
   const auto look = [&](const char* name, const std::vector<CorpusSpec>& corpora) {
     for (const CorpusSpec& spec : corpora) {
       if (!can_be_looked_at(spec)) continue;
-      const bool prompts = spec.kind() == CorpusSpec::Kind::kPrompted;
+      const bool talks = spec.kind() == CorpusSpec::Kind::kTalks;
+      const bool prompts = talks || spec.kind() == CorpusSpec::Kind::kPrompted;
       const bool pairs = spec.has_target();
+      const auto left_out = talks ? left_out_of(*spec.chat) : std::vector<std::string>();
       CharacterChanges source, target;
       const auto reader = open_corpus(spec);
       TextPair pair;
       for (int64_t i = 0; i < kLookedAt && reader->next(pair); ++i) {
+        if (talks) pair = written_in(pair, left_out);
         look_at(*tokenizers.source, pair.source, source);
         if (pairs || prompts) look_at(*tokenizers.target, pair.target, target);
       }
@@ -152,8 +179,6 @@ void report_changes(const Config& config, const TokenizerPair& tokenizers, const
   look("validation", config.data.valid);
   look("test", config.data.test);
 }
-
-}  // namespace
 
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report) {
   TokenizerPair tokenizers = settle_tokenizers(config, std::move(given), report);

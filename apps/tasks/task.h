@@ -202,8 +202,10 @@ void report_held_out(HeldOut set, const Corpus& corpus, const Report& report) {
 
 /// `given`, or if it is empty the tokenizers that the config asks for.
 TokenizerPair settle_tokenizers(const Config& config, TokenizerPair given, const Report& report);
-/// The same, and reports the share of the characters of each corpus that they change, from the
-/// beginning of its files.
+/// Reports the share of the characters of each corpus that tokenizers change, from the beginning of
+/// its files.
+void report_changes(const Config& config, const TokenizerPair& tokenizers, const Report& report);
+/// Both.
 TokenizerPair prepare_tokenizers(const Config& config, TokenizerPair given, const Report& report);
 
 /// The probability of a text under a model.

@@ -1,8 +1,8 @@
 #include "data/chat/chat_format.h"
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "core/base/error.h"
 #include "data/files/utf8.h"
@@ -12,7 +12,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kMessages = "messages";  // the variable of the templates
+// Variables of the templates.
+constexpr const char* kMessages = "messages";
+constexpr const char* kAddPrompt = "add_generation_prompt";
+// The member of a record with further variables.
+constexpr const char* kFurther = "chat_template_kwargs";
 
 const BuiltInTemplate kBuiltIn[] = {
     {"chatml",
@@ -30,15 +34,35 @@ Json variables_of(const ChatFormat& format, const Json& record, const std::strin
   Json variables = {{"tools", nullptr}, {"documents", nullptr}};
   variables.update(Json::parse(format.tokens));
   for (const auto& [name, value] : record.items()) {
-    if (name != messages && name != "chat_template_kwargs") variables[name] = value;
+    if (name != messages && name != kFurther) variables[name] = value;
   }
-  const auto more = record.find("chat_template_kwargs");
+  const auto more = record.find(kFurther);
   if (more != record.end() && more->is_object()) variables.update(*more);
   const Json& all = record.at(messages);
   variables[kMessages] =
       Json(Json::array_t(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)));
-  variables["add_generation_prompt"] = prompt;
+  variables[kAddPrompt] = prompt;
   return variables;
+}
+
+// What is wrong with the members of a record as variables.
+std::string variable_problem(const Json& members) {
+  for (const auto& [name, value] : members.items()) {
+    const bool token = std::ranges::find(kSpecialNames, name) != std::end(kSpecialNames);
+    const char* const what = token                        ? "a special token"
+                             : is_template_function(name) ? "a function"
+                             : name == kAddPrompt         ? "a variable"
+                                                          : nullptr;
+    if (what != nullptr) {
+      return concat("the field '", name, "' has the name of ", what,
+                    " of chat templates: no record sets it");
+    }
+  }
+  const auto further = members.find(kFurther);
+  if (further == members.end() || further->is_null()) return "";
+  if (!further->is_object()) return concat('\'', kFurther, "' must be an object");
+  if (further->contains(kMessages)) return concat('\'', kFurther, "' must not have messages");
+  return variable_problem(*further);
 }
 
 bool is_answer(const Json& message) { return message.at("role") == "assistant"; }
@@ -57,7 +81,7 @@ int64_t end_of_beginning(const std::string& text, const std::string& beginning,
   const std::string_view kept = without_end_space(beginning);
   if (!kept.empty() && text.starts_with(kept)) return std::ssize(kept);
   fail(
-      ErrorKind::kConfig, "[chat template] ", format.chat.name(),
+      ErrorKind::kData, "[chat template] ", format.chat.name(),
       " does not tell which text is the assistant's: what it writes of the messages before number ",
       message + 1,
       " of a talk, or up to it, is no beginning of the whole text. Put {% generation %} around the "
@@ -95,6 +119,15 @@ const ChatTemplate& usual_chat_template() {
   return kUsual;
 }
 
+std::vector<std::string> special_texts(const ChatFormat& format) {
+  std::vector<std::string> texts;
+  const Json tokens = Json::parse(format.tokens);
+  for (const auto& [name, text] : tokens.items()) {
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
 std::string talk_problem(const Json& record, const std::string& messages, bool answered) {
   if (!record.is_object()) return "a talk must be a JSON object";
   const auto all = record.find(messages);
@@ -121,7 +154,7 @@ std::string talk_problem(const Json& record, const std::string& messages, bool a
     }
   }
   if (answered && std::ranges::none_of(*all, is_answer)) return "no message of the assistant";
-  return "";
+  return variable_problem(record);
 }
 
 Talk talk_of(const ChatFormat& format, const Json& record, const std::string& messages) {
@@ -195,22 +228,53 @@ std::string compare_talks(const ChatFormat& format, const Json& record,
   return "";
 }
 
-std::string answer_end(const ChatFormat& format) {
-  const std::string mark = "4bd0answer4bd0";
-  const Json talk = {{"messages",
-                      {{{"role", "user"}, {"content", "Hello"}},
-                       {{"role", "assistant"}, {"content", mark}},
-                       {{"role", "user"}, {"content", "Hello"}}}}};
-  try {
-    const Talk rendered = talk_of({format.chat, format.tokens, LossOn::kAnswers}, talk, "messages");
-    const auto [begin, end] = rendered.answers.at(0);
-    const std::string answer =
-        rendered.text.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-    const size_t at = answer.find(mark);
-    return at == std::string::npos ? "" : std::string(strip(answer.substr(at + mark.size())));
-  } catch (const Error&) {
-    return "";  // it has other talks than this one
+namespace {
+
+constexpr const char* kMark = "4bd0answer4bd0";
+
+// A talk of these roles, by their first letters; the last answer is kMark.
+Json probe(std::string_view roles, bool in_parts) {
+  Json messages = Json::array();
+  for (size_t i = 0; i < roles.size(); ++i) {
+    const bool answer = roles[i] == 'a';
+    const Json text = answer ? kMark : "Hello";
+    messages.push_back(
+        {{"role", answer            ? "assistant"
+                  : roles[i] == 's' ? "system"
+                                    : "user"},
+         {"content", in_parts ? Json::array({{{"type", "text"}, {"text", text}}}) : text}});
   }
+  return {{kMessages, std::move(messages)}};
+}
+
+// The end of the answer in a talk; "" if it has none, or the template refuses it. A template that
+// does not know parts writes the list of them.
+std::string end_in(const ChatFormat& format, const Json& talk) {
+  try {
+    const Talk rendered = talk_of({format.chat, format.tokens, LossOn::kAnswers}, talk, kMessages);
+    if (rendered.text.find("'type'") != std::string::npos) return "";
+    for (const auto& [begin, end] : rendered.answers) {
+      const std::string answer =
+          rendered.text.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      const size_t at = answer.find(kMark);
+      if (at != std::string::npos)
+        return std::string(strip(answer.substr(at + std::strlen(kMark))));
+    }
+  } catch (const Error&) {
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string answer_end(const ChatFormat& format) {
+  for (const bool in_parts : {false, true}) {
+    for (const char* const roles : {"uau", "suau", "ua", "sua"}) {
+      std::string end = end_in(format, probe(roles, in_parts));
+      if (!end.empty()) return end;
+    }
+  }
+  return "";
 }
 
 }  // namespace tapestry

@@ -30,14 +30,21 @@ std::span<const BuiltInTemplate> built_in_templates();
 /// The first of them.
 const ChatTemplate& usual_chat_template();
 
+/// The names of special tokens, which are variables of a template.
+inline constexpr const char* kSpecialNames[] = {"bos_token", "eos_token", "unk_token", "pad_token",
+                                                "sep_token", "cls_token", "mask_token"};
+
 struct ChatFormat {
   ChatTemplate chat = usual_chat_template();
-  std::string tokens = "{}";  ///< a JSON object of variables: bos_token, eos_token ...
+  std::string tokens = "{}";  ///< a JSON object of the texts of kSpecialNames, as far as known
   LossOn loss_on = LossOn::kAnswers;
 };
+/// The texts of its special tokens.
+std::vector<std::string> special_texts(const ChatFormat& format);
 
 /// A talk: an object with `messages`, each with a role and a content. All its other members are
-/// variables of the template, such as tools; those of chat_template_kwargs, too.
+/// variables of the template, such as tools; those of chat_template_kwargs, too. None of them may
+/// have the name of a special token or of a function.
 struct Talk {
   std::string text;
   /// The parts that are learnt: begin and end in bytes.
@@ -52,7 +59,7 @@ std::string talk_problem(const nlohmann::ordered_json& record, const std::string
 /// The talk of a record whose messages are in the member `messages`. The answers are those inside
 /// of the template's generation blocks; without any, what the text with one more message adds to
 /// the text before it with add_generation_prompt. Throws Error(kData) where the template refuses
-/// the talk, Error(kConfig) where the template does not tell answers in either way.
+/// the talk, or does not tell its answers in either way.
 Talk talk_of(const ChatFormat& format, const nlohmann::ordered_json& record,
              const std::string& messages);
 
@@ -71,12 +78,12 @@ struct ComparedFields {
   std::string prompt, chosen, rejected;
 };
 /// Sets `compared`, and returns "", or what is wrong with the record. Throws Error(kData) where the
-/// template refuses a talk, Error(kConfig) where it does not tell where a talk goes on.
+/// template refuses a talk, or does not tell where it goes on.
 std::string compare_talks(const ChatFormat& format, const nlohmann::ordered_json& record,
                           const ComparedFields& fields, ComparedTalks& compared);
 
 /// The text that the template puts behind an answer, without white space at its ends: "<|im_end|>".
-/// "" if there is none, or if the template has no such talks.
+/// "" if there is none. It is found by talks of a few kinds; the first that has one decides.
 std::string answer_end(const ChatFormat& format);
 
 }  // namespace tapestry

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "data/chat/clock.h"
 #include "data/chat/interpreter.h"
 #include "data/files/utf8.h"
 
@@ -58,6 +59,8 @@ bool has_generation(const jinja::Statements& statements) {
 
 }  // namespace
 
+bool is_template_function(std::string_view name) { return jinja::is_global(name); }
+
 struct ChatTemplate::Parsed {
   jinja::Statements statements;
 };
@@ -94,7 +97,7 @@ RenderedChat ChatTemplate::render(const Json& variables, std::time_t now) const 
 }
 
 RenderedChat ChatTemplate::render(const Json& variables) const {
-  return render(variables, std::time(nullptr));
+  return render(variables, time_of_talks());
 }
 
 }  // namespace tapestry

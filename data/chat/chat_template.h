@@ -12,10 +12,14 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace tapestry {
+
+/// True for the names of functions that templates find: range, raise_exception ...
+bool is_template_function(std::string_view name);
 
 /// The text of a talk.
 struct RenderedChat {

@@ -96,7 +96,7 @@ struct Arguments {
 };
 
 struct Macro;   // interpreter.h
-struct Method;  // methods.h
+struct Method;  // functions.h
 
 /// A macro, a global function or a method with its object.
 struct Callable {

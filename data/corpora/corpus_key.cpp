@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "data/chat/chat_format.h"
+#include "data/chat/clock.h"
 
 namespace tapestry {
 namespace {
@@ -130,6 +131,7 @@ std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& sp
           {"loss_on", chat == nullptr ? "" : concat(static_cast<int>(chat->loss_on))},
           {"chat_tokens", chat == nullptr ? "" : concat(chat->tokens)},
           {"chat_template", chat == nullptr ? "" : chat->chat.source()},
+          {"chat_day", chat == nullptr ? "" : day_of_talks(chat->chat.source())},
           {"direction", direction},
           {"min_words", concat(min_words)},
           {"documents", documents},

@@ -4,10 +4,12 @@
 
 #include "core/base/error.h"
 #include "core/base/progress.h"
+#include "data/chat/chat_format.h"
 #include "data/corpora/corpus.h"
 #include "data/corpora/encode_corpus.h"
 #include "data/files/files.h"
 #include "data/tokenizers/languages.h"
+#include "data/tokenizers/parts/added_tokens.h"
 #include "data/tokenizers/parts/text_regex.h"
 #include "data/tokenizers/tokenizer_types.h"
 
@@ -30,7 +32,11 @@ class SideLines {
     while (true) {
       if (reader_ == nullptr) {
         if (next_spec_ == specs_.size()) return false;
-        reader_ = open_corpus(specs_[next_spec_++]);
+        reader_ = open_corpus(specs_[next_spec_]);
+        specials_ = {};
+        if (const auto& chat = specs_[next_spec_++].chat; chat != nullptr) {
+          for (const std::string& text : special_texts(*chat)) specials_.add(0, text);
+        }
       }
       if (reader_->next(pair_)) {
         if (++read_ % kTelling == 0) meter_.tell(read_, bytes_read() - first_byte_);
@@ -41,6 +47,7 @@ class SideLines {
     }
     const CorpusSpec& spec = specs_[next_spec_ - 1];
     const CorpusSpec::Kind kind = spec.kind();
+    for (std::string* text : {&pair_.source, &pair_.target}) part(*text);
     if (kind == CorpusSpec::Kind::kPrompted || kind == CorpusSpec::Kind::kPreferences) {
       line = pair_.source + pair_.target;
       return true;
@@ -56,6 +63,16 @@ class SideLines {
  private:
   static constexpr int64_t kTelling = 4096;  // pairs between two looks at the clock
 
+  // A special token that a chat template writes is no text: it parts the texts beside it.
+  void part(std::string& text) const {
+    if (specials_.empty()) return;
+    std::string parted;
+    for (const tokenizers::TextSection& section : specials_.sections(text)) {
+      parted += section.id < 0 ? section.text : std::string_view("\n");
+    }
+    text = std::move(parted);
+  }
+
   const std::vector<CorpusSpec>& specs_;
   const bool source_;
   const bool target_;
@@ -64,6 +81,7 @@ class SideLines {
   int64_t read_ = 0;
   size_t next_spec_ = 0;
   std::unique_ptr<PairReader> reader_;
+  tokenizers::TokenFinder specials_;  // of the talks that reader_ reads
   TextPair pair_;
   bool pending_target_ = false;
   bool of_target_ = false;

@@ -27,12 +27,14 @@ bool fit_row(EncodedPair& pair, const TableRequest& request, FilterCounts& count
   const LengthRule& rule = request.rule;
   const auto most = static_cast<size_t>(rule.max_length - rule.specials);
   const bool has_target = request.target_tokenizer != nullptr;
-  const size_t whole = has_target ? std::max(pair.target.size(), pair.rejected.size())
-                                  : static_cast<size_t>(request.whole_tokens(pair));
-  if (whole == 0) {
+  const std::optional<int64_t> kept =
+      has_target ? std::max(std::ssize(pair.target), std::ssize(pair.rejected))
+                 : request.whole_tokens(pair);
+  if (!kept) {
     counts.drop(Drop::kEmpty, concat(pair.text.place, ": no answer to learn"));
     return false;
   }
+  const auto whole = static_cast<size_t>(*kept);
   const size_t tokens = pair.source.size() + (has_target ? whole : 0);
   if (tokens > most) {
     if (rule.overlong == "error") {

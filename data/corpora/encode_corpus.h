@@ -50,8 +50,9 @@ struct TableRequest {
   std::function<void(CorpusFacts& facts)> end = [](CorpusFacts&) {};
   /// Encodes a pair, called by all threads; empty: each side by its tokenizer.
   std::function<void(EncodedPair& pair)> encode = {};
-  /// With rule.one_row and without a target: how many tokens at the end of the row must not be cut.
-  std::function<int64_t(const EncodedPair& pair)> whole_tokens = {};
+  /// With rule.one_row and without a target: how many tokens at the end of the row must not be cut;
+  /// unset where the row has nothing to learn.
+  std::function<std::optional<int64_t>(const EncodedPair& pair)> whole_tokens = {};
 };
 
 /// The rows of all corpora: from the cache, or from the files, which are then read on one thread

@@ -8,6 +8,7 @@
 #include "data/batches/framed_rows.h"
 #include "data/corpora/class_names.h"
 #include "data/corpora/encode_corpus.h"
+#include "data/examples/row_corpus.h"
 #include "data/files/utf8.h"
 
 namespace tapestry {
@@ -75,10 +76,7 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
   LabelledCorpus corpus;
   corpus.tokens = TokenLists(table, 0);
   corpus.found_labels = TokenLists(table, 1);
-  corpus.counts = facts.counts;
-  corpus.parts = facts.parts;
-  corpus.from_cache = table->from_cache();
-  corpus.special = tokenizer.special();
+  take_facts(*table, tokenizer, corpus);
   std::vector<std::string> names;
   for (size_t i = 0; i < facts.texts.size(); i += 2) names.push_back(facts.texts[i]);
   corpus.label_names =
@@ -127,14 +125,12 @@ LabelSets label_sets(const LabelledCorpus& corpus, const std::vector<std::string
 LabelledBatches::LabelledBatches(const LabelledCorpus& corpus, const BatchOptions& options,
                                  DataPosition start)
     : corpus_(&corpus),
-      walk_(EpochPlans::of_lengths(
-                mixture_of(corpus.size(), corpus.parts, options),
-                [&corpus, specials = corpus.special.classified().size()](int64_t, int64_t row) {
-                  const int64_t length = corpus.tokens.length(row) + specials;
-                  return RowLength{length, length};
-                },
-                options),
-            start) {}
+      walk_(walk_of_rows(
+          corpus,
+          [specials = corpus.special.classified().size()](const LabelledCorpus& rows, int64_t row) {
+            return rows.tokens.length(row) + specials;
+          },
+          options, start)) {}
 
 LabelledBatch LabelledBatches::next() {
   const auto texts = walk_.next();

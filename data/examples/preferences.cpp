@@ -8,6 +8,7 @@
 #include "data/batches/batch_rows.h"
 #include "data/chat/chat_format.h"
 #include "data/corpora/encode_corpus.h"
+#include "data/examples/row_corpus.h"
 
 namespace tapestry {
 namespace {
@@ -84,24 +85,13 @@ PreferenceCorpus load_preferences(const std::vector<CorpusSpec>& specs, const To
   corpus.prompts = TokenLists(table, 0);
   corpus.chosen = TokenLists(table, 1);
   corpus.rejected = TokenLists(table, 2);
-  corpus.counts = table->facts().counts;
-  corpus.parts = table->facts().parts;
-  corpus.from_cache = table->from_cache();
-  corpus.special = tokenizer.special();
+  take_facts(*table, tokenizer, corpus);
   return corpus;
 }
 
 PreferenceBatches::PreferenceBatches(const PreferenceCorpus& corpus, const BatchOptions& options,
                                      DataPosition start)
-    : corpus_(&corpus),
-      walk_(EpochPlans::of_lengths(
-                mixture_of(corpus.size(), corpus.parts, options),
-                [&corpus](int64_t, int64_t row) {
-                  const int64_t length = longer_row(corpus, row);
-                  return RowLength{length, length};
-                },
-                options),
-            start) {}
+    : corpus_(&corpus), walk_(walk_of_rows(corpus, longer_row, options, start)) {}
 
 PreferenceBatch PreferenceBatches::next() {
   const auto examples = walk_.next();

@@ -5,15 +5,10 @@
 #include "core/base/error.h"
 #include "data/batches/batch_rows.h"
 #include "data/corpora/encode_corpus.h"
+#include "data/examples/row_corpus.h"
 
 namespace tapestry {
 namespace {
-
-// Special tokens in front of a row, whose last token is never read. An empty prompt has a beginning
-// in any case.
-int64_t specials_of(const SpecialIds& special) {
-  return std::max<int64_t>(1, std::ssize(special.document()));
-}
 
 // The answer without an end of its own.
 std::span<const int32_t> answer_of(const PromptCorpus& corpus, int64_t i) {
@@ -49,42 +44,31 @@ PromptCorpus load_prompts(const std::vector<CorpusSpec>& specs, const Tokenizer&
          '.');
   }
   const bool texts = options.keep_text;
-  const auto table =
-      load_table({.kind = texts ? "prompts-with-text" : "prompts",
-                  .columns = texts ? 3 : 2,
-                  .specs = specs,
-                  .source_tokenizer = tokenizer,
-                  .target_tokenizer = &tokenizer,
-                  .rule = {options.max_length, options.overlong, specials_of(tokenizer.special()),
-                           /*one_row=*/true},
-                  .add =
-                      [texts](const EncodedPair& pair, TableBuilder& rows) {
-                        if (!texts) return rows.add({pair.source, pair.target});
-                        rows.add({pair.source, pair.target, ids_of_text(pair.text.target)});
-                      }},
-                 context);
+  const auto table = load_table(
+      {.kind = texts ? "prompts-with-text" : "prompts",
+       .columns = texts ? 3 : 2,
+       .specs = specs,
+       .source_tokenizer = tokenizer,
+       .target_tokenizer = &tokenizer,
+       .rule = {options.max_length, options.overlong, specials_of_row(tokenizer.special()),
+                /*one_row=*/true},
+       .add =
+           [texts](const EncodedPair& pair, TableBuilder& rows) {
+             if (!texts) return rows.add({pair.source, pair.target});
+             rows.add({pair.source, pair.target, ids_of_text(pair.text.target)});
+           }},
+      context);
   PromptCorpus corpus;
   corpus.prompts = TokenLists(table, 0);
   corpus.answers = TokenLists(table, 1);
   if (texts) corpus.answer_text = TextLists(table, 2);
-  corpus.counts = table->facts().counts;
-  corpus.parts = table->facts().parts;
-  corpus.from_cache = table->from_cache();
-  corpus.special = tokenizer.special();
+  take_facts(*table, tokenizer, corpus);
   return corpus;
 }
 
 PromptBatches::PromptBatches(const PromptCorpus& corpus, const BatchOptions& options,
                              DataPosition start)
-    : corpus_(&corpus),
-      walk_(EpochPlans::of_lengths(
-                mixture_of(corpus.size(), corpus.parts, options),
-                [&corpus](int64_t, int64_t row) {
-                  const int64_t length = row_length(corpus, row);
-                  return RowLength{length, length};
-                },
-                options),
-            start) {}
+    : corpus_(&corpus), walk_(walk_of_rows(corpus, row_length, options, start)) {}
 
 PromptBatch PromptBatches::next() {
   const auto examples = walk_.next();

@@ -5,13 +5,10 @@
 #include "core/base/error.h"
 #include "data/chat/chat_format.h"
 #include "data/corpora/encode_corpus.h"
+#include "data/examples/row_corpus.h"
 
 namespace tapestry {
 namespace {
-
-int64_t specials_of(const SpecialIds& special) {
-  return std::max<int64_t>(1, std::ssize(special.document()));
-}
 
 // Encodes the whole text, as other programs do, and finds the tokens of its answers by their
 // places.
@@ -65,55 +62,42 @@ TalkCorpus load_talks(const std::vector<CorpusSpec>& specs, const Tokenizer& tok
                       const CorpusOptions& options, const LoadContext& context) {
   options.validate();
   check_not_empty(specs);
-  bool adds_end = false;
   for (const CorpusSpec& spec : specs) {
-    if (spec.kind() != CorpusSpec::Kind::kTalks) {
-      fail(ErrorKind::kConfig, "[data] expected a corpus with messages, got ", spec.str(), '.');
-    }
-    adds_end = answer_end(spec.chat != nullptr ? *spec.chat : ChatFormat()).empty();
+    if (spec.kind() == CorpusSpec::Kind::kTalks) continue;
+    fail(ErrorKind::kConfig, "[data] expected a corpus with messages, got ", spec.str(), '.');
   }
-  const bool texts = options.keep_text;
-  const auto table =
-      load_table({.kind = texts ? "talks-with-text" : "talks",
-                  .columns = texts ? 3 : 2,
-                  .specs = specs,
-                  .source_tokenizer = tokenizer,
-                  .target_tokenizer = nullptr,
-                  .rule = {options.max_length, options.overlong, specials_of(tokenizer.special()),
-                           /*one_row=*/true},
-                  .add =
-                      [texts](const EncodedPair& pair, TableBuilder& rows) {
-                        if (!texts) return rows.add({pair.source, pair.target});
-                        rows.add({pair.source, pair.target, ids_of_text(pair.text.source)});
-                      },
-                  .is_sound = are_answers,
-                  .encode = [&tokenizer, adds_end](
-                                EncodedPair& pair) { encode_talk(pair, tokenizer, adds_end); },
-                  .whole_tokens = [](const EncodedPair& pair) -> int64_t {
-                    return pair.target.empty() ? 0 : pair.target[pair.target.size() - 2];
-                  }},
-                 context);
+  const ChatFormat format = specs.front().chat != nullptr ? *specs.front().chat : ChatFormat();
+  const bool adds_end = answer_end(format).empty();
+  const bool learns_all = format.loss_on == LossOn::kText;
+  const auto table = load_table(
+      {.kind = "talks",
+       .columns = 2,
+       .specs = specs,
+       .source_tokenizer = tokenizer,
+       .target_tokenizer = nullptr,
+       .rule = {options.max_length, options.overlong, specials_of_row(tokenizer.special()),
+                /*one_row=*/true},
+       .add =
+           [](const EncodedPair& pair, TableBuilder& rows) {
+             rows.add({pair.source, pair.target});
+           },
+       .is_sound = are_answers,
+       .encode = [&tokenizer,
+                  adds_end](EncodedPair& pair) { encode_talk(pair, tokenizer, adds_end); },
+       .whole_tokens = [learns_all](const EncodedPair& pair) -> std::optional<int64_t> {
+         if (pair.target.empty()) return std::nullopt;
+         return learns_all ? 0 : pair.target[pair.target.size() - 2];
+       }},
+      context);
   TalkCorpus corpus;
   corpus.tokens = TokenLists(table, 0);
   corpus.answers = TokenLists(table, 1);
-  if (texts) corpus.text = TextLists(table, 2);
-  corpus.counts = table->facts().counts;
-  corpus.parts = table->facts().parts;
-  corpus.from_cache = table->from_cache();
-  corpus.special = tokenizer.special();
+  take_facts(*table, tokenizer, corpus);
   return corpus;
 }
 
 TalkBatches::TalkBatches(const TalkCorpus& corpus, const BatchOptions& options, DataPosition start)
-    : corpus_(&corpus),
-      walk_(EpochPlans::of_lengths(
-                mixture_of(corpus.size(), corpus.parts, options),
-                [&corpus](int64_t, int64_t row) {
-                  const int64_t length = row_length(corpus, row);
-                  return RowLength{length, length};
-                },
-                options),
-            start) {}
+    : corpus_(&corpus), walk_(walk_of_rows(corpus, row_length, options, start)) {}
 
 BlockBatch TalkBatches::next() {
   const auto talks = walk_.next();

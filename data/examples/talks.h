@@ -12,11 +12,11 @@
 namespace tapestry {
 
 /// Row i is the beginning of a document (unless the talk has it) and tokens[i]. answers[i] has two
-/// numbers for each answer: how many tokens before the end of the row it begins, and ends.
+/// numbers for each answer: how many tokens before the end of the row it begins, and ends. A row
+/// that was cut may lack the beginning of an answer.
 struct TalkCorpus {
   TokenLists tokens;
   TokenLists answers;
-  TextLists text;  ///< filled with keep_text only
   FilterCounts counts;
   std::vector<int64_t> parts;  ///< rows of each corpus of a list
   bool from_cache = false;     ///< nothing was encoded
@@ -27,8 +27,9 @@ struct TalkCorpus {
 
 /// Reads and encodes talks by the templates of the specs. A template that puts nothing behind an
 /// answer gets the end of the vocabulary there. max_length limits a row; `truncate` cuts its
-/// beginning, and a talk whose last answer does not fit is dropped. Throws Error(kData) if nothing
-/// is left of a corpus, Error(kConfig) for bad options, other kinds of corpora, and as talk_of().
+/// beginning, and a talk whose last answer does not fit is dropped unless the whole text is learnt.
+/// Throws Error(kData) if nothing is left of a corpus, Error(kConfig) for bad options and other
+/// kinds of corpora.
 TalkCorpus load_talks(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                       const CorpusOptions& options, const LoadContext& context = {});
 

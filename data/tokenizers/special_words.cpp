@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "data/tokenizers/parts/added_tokens.h"
+
 namespace tapestry {
 namespace {
 
@@ -106,7 +108,77 @@ class SpecialWords : public Tokenizer {
   std::vector<std::pair<std::string, int32_t>> words_;
 };
 
+class MarkedTokenizer : public Tokenizer {
+ public:
+  MarkedTokenizer(std::shared_ptr<const Tokenizer> plain, const std::vector<Mark>& marks,
+                  const std::vector<int32_t>& ends)
+      : plain_(std::move(plain)) {
+    special_ = plain_->special();
+    if (!special_.one_text) special_.frames_once = true;
+    for (const int32_t end : ends) {
+      if (!special_.is_end(end)) special_.more_ends.push_back(end);
+    }
+    mask_id_ = plain_->mask_id();
+    for (int64_t i = 0; i < plain_->sentinels(); ++i) {
+      sentinel_ids_.push_back(*plain_->sentinel_id(i));
+    }
+    symbol_ids_ = plain_->symbols();
+    for (const Mark& mark : marks) finder_.add(mark.id, mark.text);
+  }
+
+  std::vector<int32_t> encode(std::string_view text) const override { return encode(text, false); }
+  std::vector<int32_t> encode_continuation(std::string_view text) const override {
+    return encode(text, true);
+  }
+  std::vector<PlacedToken> encode_with_places(std::string_view text) const override {
+    std::vector<PlacedToken> tokens;
+    for (const tokenizers::TextSection& section : finder_.sections(text)) {
+      const int64_t at = section.text.data() - text.data();
+      if (section.id >= 0) {
+        tokens.push_back({section.id, at, at + std::ssize(section.text)});
+        continue;
+      }
+      for (const PlacedToken& token : plain_->encode_with_places(section.text)) {
+        tokens.push_back({token.id, at + token.begin, at + token.end});
+      }
+    }
+    return tokens;
+  }
+  std::string decode(const std::vector<int32_t>& ids) const override { return plain_->decode(ids); }
+  int64_t vocab_size() const override { return plain_->vocab_size(); }
+  std::string piece(int32_t id) const override { return plain_->piece(id); }
+  const std::string& serialized() const override { return plain_->serialized(); }
+  bool starts_word(int32_t id) const override { return plain_->starts_word(id); }
+  bool reads_special_words() const override { return plain_->reads_special_words(); }
+  void forget_words() const override { plain_->forget_words(); }
+
+ private:
+  std::vector<int32_t> encode(std::string_view text, bool continued) const {
+    std::vector<int32_t> ids;
+    for (const tokenizers::TextSection& section : finder_.sections(text)) {
+      if (section.id >= 0) {
+        ids.push_back(section.id);
+      } else {
+        const auto more =
+            continued ? plain_->encode_continuation(section.text) : plain_->encode(section.text);
+        ids.insert(ids.end(), more.begin(), more.end());
+      }
+      continued = false;
+    }
+    return ids;
+  }
+
+  std::shared_ptr<const Tokenizer> plain_;
+  tokenizers::TokenFinder finder_;
+};
+
 }  // namespace
+
+std::shared_ptr<const Tokenizer> with_marks(std::shared_ptr<const Tokenizer> tokenizer,
+                                            const std::vector<Mark>& marks,
+                                            const std::vector<int32_t>& ends) {
+  return std::make_shared<MarkedTokenizer>(std::move(tokenizer), marks, ends);
+}
 
 std::shared_ptr<const Tokenizer> with_special_words(std::shared_ptr<const Tokenizer> tokenizer) {
   if (tokenizer->reads_special_words() && !tokenizer->mask_id()) return tokenizer;

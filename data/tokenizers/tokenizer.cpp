@@ -135,7 +135,7 @@ bool parse_code_point(const std::string& name, char32_t& c) {
   return c <= kMostCodePoint && !surrogate && code_point_name(c) == name;
 }
 
-std::vector<std::string> reserved_pieces() { return {"<pad>", "<unk>", "<s>", "</s>"}; }
+std::vector<std::string> reserved_pieces() { return {"<pad>", "<unk>", "<s>", kEosPiece}; }
 
 void add_symbols(const std::vector<std::string>& symbols, int32_t first_id, TokenFinder& finder) {
   for (const std::string& symbol : symbols) finder.add(first_id++, symbol);

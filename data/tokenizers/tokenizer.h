@@ -131,6 +131,8 @@ class Tokenizer {
   std::vector<int32_t> symbol_ids_;
 };
 
+/// The end of texts in vocabularies that are trained here.
+inline constexpr const char* kEosPiece = "</s>";
 /// "<mask>"
 inline constexpr const char* kMaskPiece = "<mask>";
 /// "<extra_id_7>"

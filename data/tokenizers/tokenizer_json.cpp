@@ -234,7 +234,7 @@ Json parts_of(const Tokenizer& tokenizer) {
 Json added_tokens(const Tokenizer& tokenizer) {
   Json tokens = Json::array();
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (!tokenizer.is_special(id)) continue;
+    if (!tokenizer.is_special(id) && std::ranges::count(tokenizer.symbols(), id) == 0) continue;
     tokens.push_back({{"id", id},
                       {"content", tokenizer.piece(id)},
                       {"single_word", false},
@@ -274,9 +274,10 @@ Json frame_of(const Tokenizer& tokenizer, const TextFrame& frame) {
 
 }  // namespace
 
-std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame) {
+std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame,
+                           bool cuts_at_symbols) {
   // The library normalises and marks the parts between added tokens as if each were a text.
-  if (!tokenizer.symbols().empty()) {
+  if (!tokenizer.symbols().empty() && !cuts_at_symbols) {
     fail(ErrorKind::kData,
          "[export] tokenizer.json cannot say where words begin beside symbols of ",
          "the user, got ", tokenizer.symbols().size(), " of them, '",

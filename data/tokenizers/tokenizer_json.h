@@ -12,8 +12,11 @@ namespace tapestry {
 /// behind each. Its ids are ours on any text that Unicode calls well-formed, with
 /// these exceptions: a combining mark out of place, decomposed Hangul and a literal U+2581, which
 /// that library normalises otherwise; and with our own byte-pair encoding runs of unknown
-/// characters of different kinds, which are several unknown tokens there.
-std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame);
+/// characters of different kinds, which are several unknown tokens there. With `cuts_at_symbols`
+/// its ids are those of with_marks() (data/tokenizers/special_words.h) for special tokens and
+/// symbols; without it, throws Error(kData) if there are symbols.
+std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame,
+                           bool cuts_at_symbols = false);
 
 /// The bytes of tokenizer.json that T5's class makes of the spiece.model `bytes`, which has pad,
 /// eos and unk as its first pieces: `sentinels` "<extra_id_i>" stand behind its pieces, the first

@@ -1,13 +1,13 @@
 #include "apps/commands/answers/chat.h"
 
 #include <algorithm>
-#include <istream>
+#include <iostream>
 #include <nlohmann/json.hpp>
-#include <ostream>
 
 #include "apps/commands/answers/filter.h"
-#include "apps/tasks/prompts/chat.h"
+#include "apps/tasks/prompts/talk_format.h"
 #include "core/base/error.h"
+#include "data/corpora/records/chat_reader.h"
 #include "data/files/utf8.h"
 
 namespace tapestry {
@@ -15,11 +15,38 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Forgets the oldest message of the user, with those up to the next one. False if there is no next
+// one.
+bool forget_exchange(Json& messages) {
+  const auto is_users = [](const Json& message) { return message.at("role") == "user"; };
+  const auto first = std::find_if(messages.begin(), messages.end(), is_users);
+  const auto next = std::find_if(std::min(first + 1, messages.end()), messages.end(), is_users);
+  if (next == messages.end()) return false;
+  messages.erase(first, next);
+  return true;
+}
+
+// The prompt of a talk. One that is too long for the models loses its oldest exchanges, and leaves
+// room for the answer.
+std::string prompt_of(const TextGenerator& generator, const ChatAnswers& answers, Json& talk) {
+  const auto text = [&] { return chat_prompt(answers.format, talk, answers.messages); };
+  if (generator.fits(text(), /*with_room=*/false)) return text();
+  int64_t forgotten = 0;
+  while (!generator.fits(text(), /*with_room=*/true) && forget_exchange(talk[answers.messages])) {
+    ++forgotten;
+  }
+  if (forgotten > 0) {
+    std::cerr << concat("warning: the talk is too long for the model; it forgets the oldest ",
+                        forgotten, forgotten == 1 ? " answer" : " answers", '\n');
+  }
+  return text();
+}
+
 // Answers the last message of a talk, and shows the answer as it grows.
-std::string answer_to(const TextGenerator& generator, const ChatAnswers& answers, const Json& talk,
+std::string answer_to(const TextGenerator& generator, const ChatAnswers& answers, Json& talk,
                       int64_t number, std::ostream& out) {
-  const std::string text = chat_prompt(answers.format, talk, answers.messages);
-  Prompt prompt = generator.prompt(text, "the talk", /*may_be_empty=*/true);
+  Prompt prompt = generator.prompt(prompt_of(generator, answers, talk), "the talk",
+                                   /*may_be_empty=*/true);
   prompt.number = number;
   std::string answer;
   size_t shown = 0;
@@ -44,9 +71,12 @@ std::string answer_to(const TextGenerator& generator, const ChatAnswers& answers
 }  // namespace
 
 std::string ChatAnswers::prompt(const std::string& record, const std::string& place) const {
-  const Json talk = Json::parse(record, nullptr, /*allow_exceptions=*/false);
-  const std::string problem =
-      talk.is_discarded() ? "no JSON" : talk_problem(talk, messages, /*answered=*/false);
+  Json talk;
+  std::string problem = parse_talk(record, talk);
+  if (problem.empty()) problem = talk_problem(talk, messages, /*answered=*/false);
+  if (problem.empty() && talk.at(messages).back().at("role") == "assistant") {
+    problem = "the last message is the assistant's, so nothing is left to answer";
+  }
   if (!problem.empty()) fail(ErrorKind::kData, "[data] ", place, ": ", problem, '.');
   return chat_prompt(format, talk, messages);
 }
@@ -58,8 +88,7 @@ std::string ChatAnswers::answered(const std::string& record, const std::string& 
 }
 
 bool has_chat(const TextModels& models) {
-  return examples_of(models.first().config).talks ||
-         !chat_template_of(models.first().tokenizers).empty();
+  return knows_talks(models.first().config, models.first().tokenizers);
 }
 
 ChatAnswers chat_answers(const TextModels& models) {
@@ -69,13 +98,12 @@ ChatAnswers chat_answers(const TextModels& models) {
          "on records with messages.");
   }
   ChatAnswers answers{.format = chat_format_of(models.first().tokenizers, "the model")};
+  answers.reader = talk_tokenizer(answers.format, models.first().tokenizers.source);
   const auto& corpora = models.first().config.data.train;
   if (!corpora.empty() && !corpora.front().messages_column.empty()) {
     answers.messages = corpora.front().messages_column;
   }
   answers.end = answer_end(answers.format);
-  const std::vector<int32_t> ids = models.tokenizer().encode_continuation(answers.end);
-  if (ids.size() == 1) answers.ends = ids;
   return answers;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,9 @@ namespace tapestry {
 /// How a model answers in talks.
 struct ChatAnswers {
   ChatFormat format = {};
-  std::string messages = "messages";  ///< the member of a record that has them
-  std::string end = {};               ///< text behind an answer; may be empty
-  std::vector<int32_t> ends = {};     ///< the same as a token, if it is one
+  std::string messages = "messages";             ///< the member of a record that has them
+  std::string end = {};                          ///< text behind an answer; may be empty
+  std::shared_ptr<const Tokenizer> reader = {};  ///< of the talks (talk_tokenizer())
 
   /// The text that the model continues, of a record of a place ("line 7"). Throws Error(kData).
   std::string prompt(const std::string& record, const std::string& place) const;

@@ -37,7 +37,7 @@ struct GenerateArguments : FilterArguments {
 // A continuation that a line asks for, or a blank line.
 struct Request {
   Prompt prompt;
-  std::string record = {};  ///< of a talk that gets an answer
+  std::string record = {};  ///< the line of --jsonl
   bool ends_line = true;    ///< no further sample follows
   bool done = false;
   std::vector<Hypothesis> results = {};
@@ -54,8 +54,7 @@ class Continuer {
         filter_(filter),
         out_(filter.out()),
         options_(arguments.search.over(models.first().config.generation)),
-        generator_(models, options_, with_end(arguments.stop, chat),
-                   chat != nullptr ? chat->ends : std::vector<int32_t>()),
+        generator_(models, options_, with_end(arguments.stop, chat), reader_of(models, chat)),
         streams_(arguments.prompt && arguments.samples == 1 && options_.num_beams == 1 &&
                  options_.n_best == 1 && arguments.detail.empty() && arguments.output == "-" &&
                  isatty(STDOUT_FILENO) != 0) {}
@@ -117,6 +116,12 @@ class Continuer {
     if (chat != nullptr && !chat->end.empty()) stop.push_back(chat->end);
     return stop;
   }
+  // A model that was trained on talks reads all texts as those.
+  static std::shared_ptr<const Tokenizer> reader_of(const TextModels& models,
+                                                    const ChatAnswers* chat) {
+    if (chat != nullptr) return chat->reader;
+    return examples_of(models.first().config).talks ? chat_answers(models).reader : nullptr;
+  }
   const Tokenizer& tokenizer() const { return models_.tokenizer(); }
   std::string text_of(const Request& request, const Hypothesis& result) const {
     return generator_.text_of(request.prompt, result);
@@ -146,7 +151,7 @@ class Continuer {
                         {"score", result.score},
                         {"finished", result.has_eos}});
         list.back().update(token_details(result, tokenizer()));
-      } else if (!request.record.empty()) {
+      } else if (chat_ != nullptr && !request.record.empty()) {
         out_ << chat_->answered(request.record, text) << '\n';
       } else if (streams_) {
         out_ << text.substr(std::min(shown, text.size())) << '\n';
@@ -162,7 +167,9 @@ class Continuer {
       }
       return;
     }
-    out_ << json_line(Json{{"prompt", prompt}, {"continuations", std::move(list)}}) << '\n';
+    Json line = {{"prompt", prompt}, {"continuations", std::move(list)}};
+    if (!request.record.empty()) line["record"] = Json::parse(request.record);
+    out_ << json_line(line) << '\n';
   }
 
   const TextModels& models_;
@@ -207,7 +214,7 @@ class PromptsOfLines {
 };
 
 void answer_lines(const GenerateArguments& arguments, const Continuer& continuer,
-                  const PromptsOfLines& prompt_of, bool talks, LineFilter& filter) {
+                  const PromptsOfLines& prompt_of, LineFilter& filter) {
   // As many requests as a window has lines.
   const int64_t window = window_of(arguments.batch_size);
   std::vector<Request> requests;
@@ -218,7 +225,7 @@ void answer_lines(const GenerateArguments& arguments, const Continuer& continuer
   };
   const auto add = [&](const std::string& text, int64_t line) {
     Request of_line = continuer.request(prompt_of(text, line), line);
-    if (talks && !of_line.prompt.blank) of_line.record = text;
+    if (arguments.jsonl && !of_line.prompt.blank) of_line.record = text;
     for (int64_t s = 0; s < arguments.samples; ++s) {
       Request& request = requests.emplace_back(of_line);
       request.prompt.number = line * arguments.samples + s;
@@ -266,7 +273,7 @@ int run_generate(const GenerateArguments& arguments) {
          asks ? &std::cerr : nullptr);
   } else {
     const PromptsOfLines prompt_of(arguments, models, way, filter);
-    answer_lines(arguments, continuer, prompt_of, way != nullptr, filter);
+    answer_lines(arguments, continuer, prompt_of, filter);
   }
   book.write();
   filter.finish();
@@ -297,6 +304,10 @@ void add_generate(CLI::App& app, GenerateArguments& arguments) {
              "sequences that are continued at a time; others join as soon as some are done");
   add_detail(app, arguments.detail, "jsonl: scores and tokens, one object a line");
   add_attention(app, arguments);
+  for (const char* const of_lines : {"--input", "--ill-formed", "--batch-size", "--samples",
+                                     "--n-best", "--detail", "--attention"}) {
+    chat->excludes(app.get_option(of_lines));
+  }
 }
 
 }  // namespace

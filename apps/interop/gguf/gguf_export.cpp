@@ -12,7 +12,7 @@
 #include "apps/interop/gguf/gguf_vocabulary.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
-#include "apps/tasks/prompts/chat.h"
+#include "apps/tasks/prompts/talk_format.h"
 #include "apps/tasks/text_models.h"
 #include "core/base/text.h"
 #include "data/files/little_endian.h"
@@ -172,9 +172,13 @@ void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
   pairs.number("tokenizer.ggml.eos_token_id", special.eos);
   // The end of an answer, if it is another token than eos; their engine finds further ends by their
   // names.
-  if (!special.more_ends.empty()) {
-    pairs.number("tokenizer.ggml.eot_token_id", special.more_ends.front());
+  std::vector<int32_t> more = special.more_ends;
+  if (examples_of(model.config).talks) {
+    const ChatFormat format = chat_format_of(model.tokenizers, model.folder);
+    more = talk_tokenizer(format, model.tokenizers.source)->special().more_ends;
+    std::ranges::reverse(more);  // that of answers is the last
   }
+  if (!more.empty()) pairs.number("tokenizer.ggml.eot_token_id", more.front());
   if (special.unk) pairs.number("tokenizer.ggml.unknown_token_id", *special.unk);
   if (special.pad) pairs.number("tokenizer.ggml.padding_token_id", *special.pad);
   pairs.flag("tokenizer.ggml.add_bos_token", begins);

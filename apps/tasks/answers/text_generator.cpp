@@ -50,12 +50,12 @@ std::string continuation(const Tokenizer& tokenizer, const std::vector<int32_t>&
 }  // namespace
 
 TextGenerator::TextGenerator(const TextModels& models, SearchOptions options,
-                             std::vector<std::string> stop, std::vector<int32_t> ends)
+                             std::vector<std::string> stop, std::shared_ptr<const Tokenizer> reader)
     : models_(models),
       options_(std::move(options)),
       n_best_(options_.n_best),
       stop_(std::move(stop)),
-      ends_(std::move(ends)) {
+      reader_(std::move(reader)) {
   for (const std::string& word : stop_) {
     if (word.empty()) fail(ErrorKind::kConfig, "[generate] --stop must not be empty.");
   }
@@ -63,18 +63,28 @@ TextGenerator::TextGenerator(const TextModels& models, SearchOptions options,
   widen_for_distinct_texts(options_);
 }
 
+// The tokens in front of a prompt.
+std::vector<int32_t> TextGenerator::beginning_of(const std::vector<int32_t>& ids) const {
+  if (!begins_with_eos(config())) return {};
+  const SpecialIds& special = tokenizer().special();
+  // As in training, where every example of prompts begins like a document.
+  const ExampleKind& kind = examples_of(config());
+  const bool document = ids.empty() || kind.prompted || kind.talks;
+  return document ? special.beginning_of(ids) : special.prompt_of(ids);
+}
+
+bool TextGenerator::fits(const std::string& text, bool with_room) const {
+  const std::vector<int32_t> ids = tokenizer().encode(text);
+  const int64_t length = std::ssize(beginning_of(ids)) + std::ssize(ids);
+  return length <= most_of_a_prompt() - (with_room ? room() : 0);
+}
+
 Prompt TextGenerator::prompt(const std::string& text, const std::string& place,
                              bool may_be_empty) const {
   Prompt prompt{.text = text};
-  const SpecialIds& special = tokenizer().special();
   std::vector<int32_t> ids = tokenizer().encode(text);
   if (!may_be_empty && is_empty_text(text, ids)) return {.text = text, .blank = true};
-  if (begins_with_eos(config())) {
-    // As in training, where every example of prompts begins like a document.
-    const ExampleKind& kind = examples_of(config());
-    const bool document = ids.empty() || kind.prompted || kind.talks;
-    prompt.ids = document ? special.beginning_of(ids) : special.prompt_of(ids);
-  }
+  prompt.ids = beginning_of(ids);
   prompt.frame = std::ssize(prompt.ids);
   if (prompt.frame + std::ssize(ids) > most_of_a_prompt()) {
     cut_long_line(ids, std::max<int64_t>(1, most_of_a_prompt() - room() - prompt.frame), place,
@@ -99,10 +109,6 @@ void TextGenerator::run(const std::vector<const Prompt*>& prompts, int64_t seque
   task.banned = tokenizer().special().banned();
   if (!begins_with_eos(config())) task.banned.push_back(task.eos_id);
   if (const auto mask = tokenizer().mask_id()) task.banned.push_back(*mask);
-  for (const int32_t end : ends_) {
-    if (!tokenizer().special().is_end(end)) task.more_ends.push_back(end);
-    std::erase(task.banned, end);
-  }
   task.force_eos = false;
   task.log_probabilities = task.token_log_probabilities = hooks.token_log_probabilities;
   for (const Prompt* prompt : prompts) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,16 +24,19 @@ struct Prompt {
 
 class TextGenerator {
  public:
-  /// `stop`: texts that end a continuation, and are left out; none is empty. `ends`: tokens that do
-  /// so, too, besides those of the vocabulary. Throws Error(kConfig) for options that are out of
-  /// range.
+  /// `stop`: texts that end a continuation, and are left out; none is empty. `reader`: reads
+  /// prompts instead of the models' tokenizer; its ends end a continuation. Throws Error(kConfig)
+  /// for options that are out of range.
   TextGenerator(const TextModels& models, SearchOptions options, std::vector<std::string> stop,
-                std::vector<int32_t> ends = {});
+                std::shared_ptr<const Tokenizer> reader = nullptr);
 
   /// Takes the prompt of a place ("line 7"), which a warning names if the prompt is cut to what the
   /// models can read. Throws Error(kData) where it is empty and the models know no beginning.
   /// `may_be_empty`: then a text is written from its beginning.
   Prompt prompt(const std::string& text, const std::string& place, bool may_be_empty) const;
+
+  /// True if prompt() would not cut the text; `with_room`: and it leaves room for a continuation.
+  bool fits(const std::string& text, bool with_room) const;
 
   struct Hooks {
     /// Gets what can no longer change of continuation `i`, each time that it has grown; may be
@@ -51,7 +55,8 @@ class TextGenerator {
 
  private:
   const Config& config() const { return models_.first().config; }
-  const Tokenizer& tokenizer() const { return models_.tokenizer(); }
+  const Tokenizer& tokenizer() const { return reader_ ? *reader_ : models_.tokenizer(); }
+  std::vector<int32_t> beginning_of(const std::vector<int32_t>& ids) const;
   int64_t most_of_a_prompt() const;
   int64_t room() const;
 
@@ -59,7 +64,7 @@ class TextGenerator {
   SearchOptions options_;
   int64_t n_best_;
   std::vector<std::string> stop_;
-  std::vector<int32_t> ends_;
+  std::shared_ptr<const Tokenizer> reader_;
 };
 
 }  // namespace tapestry

@@ -4,8 +4,8 @@
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/models.h"
-#include "apps/tasks/prompts/chat.h"
 #include "apps/tasks/prompts/prompt_answering.h"
+#include "apps/tasks/prompts/talk_format.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "data/batches/batch_rows.h"
@@ -219,19 +219,22 @@ std::vector<Sample> samples_of(const TextModel& model, const PreferenceCorpus& c
 }
 
 struct PreferenceKind {
-  PreferenceKind(const Config& config, TokenizerPair given, const Report& report) {
-    TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
-    ChatFormat format;
-    if (examples_of(config).talks) format = settle_chat(config, tokenizers);
-    const Tokenizer& tokenizer = *tokenizers.source;
-    train = load_preferences(with_format(config.data.train, format), tokenizer, config.data.corpus,
+  PreferenceKind(Config config, TokenizerPair given, const Report& report) {
+    TalkSetting setting;
+    if (examples_of(config).talks) {
+      setting = prepare_talks(config, std::move(given), report);
+    } else {
+      setting.tokenizers = prepare_tokenizers(config, std::move(given), report);
+      setting.reader = setting.tokenizers.source;
+    }
+    train = load_preferences(config.data.train, *setting.reader, config.data.corpus,
                              load_context(config, report, "train"));
     report_counts("training data", train, report);
     held_out = load_held_out_sets<PreferenceCorpus>(
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
-          return load_whole(config, with_format(corpora, format), tokenizer, context);
+          return load_whole(config, corpora, *setting.reader, context);
         });
-    model = std::make_unique<TextModel>(config, std::move(tokenizers), ModelUse::kTraining);
+    model = std::make_unique<TextModel>(config, std::move(setting.tokenizers), ModelUse::kTraining);
     if (!config.preference.has_reference()) return;
     of_train = Reference(train);
     for (const HeldOut set : kHeldOut) {
@@ -299,9 +302,12 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
   const std::string folder = files.folder;
   const auto model = TextModel::load(std::move(files), device, "evaluate", kModelsText);
   ChatFormat format;
-  if (examples_of(model->config).talks) format = chat_format_of(model->tokenizers, folder);
-  const PreferenceCorpus corpus =
-      load_whole(model->config, with_format(corpora, format), *model->tokenizers.source);
+  std::shared_ptr<const Tokenizer> reader = model->tokenizers.source;
+  if (examples_of(model->config).talks) {
+    format = chat_format_of(model->tokenizers, folder);
+    reader = talk_tokenizer(format, reader);
+  }
+  const PreferenceCorpus corpus = load_whole(model->config, with_format(corpora, format), *reader);
   warn_of_dropped(corpus.counts);
   const std::map<std::string, double> metrics = measure_answers(*model, corpus, {});
   Evaluation result;

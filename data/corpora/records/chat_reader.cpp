@@ -1,6 +1,8 @@
 #include "data/corpora/records/chat_reader.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
 #include "core/base/error.h"
 #include "data/chat/chat_format.h"
@@ -41,11 +43,12 @@ class ChatReader : public FilteringReader {
 
  private:
   bool take(TextPair& pair) {
-    const Json record = Json::parse(line_, nullptr, /*allow_exceptions=*/false);
-    if (record.is_discarded()) return odd(json_problem(line_));
+    Json record;
     try {
-      const std::string problem =
-          spec_.compares_talks() ? take_two(record, pair) : take_talk(record, pair);
+      std::string problem = parse_talk(line_, record);
+      if (problem.empty()) {
+        problem = spec_.compares_talks() ? take_two(record, pair) : take_talk(record, pair);
+      }
       if (!problem.empty()) return odd(problem);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kData) throw;
@@ -95,6 +98,23 @@ class ChatReader : public FilteringReader {
 };
 
 }  // namespace
+
+std::string parse_talk(const std::string& line, Json& record) {
+  std::vector<std::set<std::string>> open;  // the names of each object around the present place
+  std::string twice;
+  const auto look = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    const bool is_name = event == Json::parse_event_t::key;
+    if (is_name && !open.back().insert(parsed.get<std::string>()).second && twice.empty()) {
+      twice = parsed.get<std::string>();
+    }
+    return true;
+  };
+  record = Json::parse(line, look, /*allow_exceptions=*/false);
+  if (record.is_discarded()) return json_problem(line);
+  return twice.empty() ? "" : concat("names '", twice, "' twice");
+}
 
 std::unique_ptr<PairReader> open_talks(const CorpusSpec& spec) {
   return std::make_unique<ChatReader>(spec);

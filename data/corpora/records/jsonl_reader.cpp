@@ -125,8 +125,8 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   }
   void set(size_t i, const std::string& value, const char* kind) {
     values_.texts[i] = value;
+    others_[i] = values_.present[i] != 0 ? "several values" : kind;
     values_.present[i] = 1;
-    others_[i] = kind;
   }
 
   const std::vector<RecordField>& fields_;

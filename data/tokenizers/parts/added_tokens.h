@@ -1,5 +1,4 @@
-// Tokens that a tokenizer.json cuts out of a text before anything else; private to
-// data/tokenizers/.
+// Tokens that a tokenizer.json cuts out of a text before anything else; private to data/.
 #pragma once
 
 #include <cstdint>

@@ -215,6 +215,63 @@ TEST_F(ChangedFolder, WhatItCameWithGoesHome) {
   EXPECT_THAT(gguf, HasSubstr("tokenizer.ggml.merges"));
 }
 
+// The template that a training chose is the only one of the files that go home, and the token that
+// ends its answers ends what is generated.
+TEST_F(ChangedFolder, OneChatTemplateGoesHome) {
+  copy("llama");
+  const auto template_of = [](const std::string& end) {
+    return "{% for m in messages %}{{ m.role + ' ' + m.content + '" + end + "' }}{% endfor %}" +
+           "{% if add_generation_prompt %}{{ 'assistant ' }}{% endif %}";
+  };
+  const std::string old = template_of("<|end_of_text|>"), chosen = template_of("<|begin_of_text|>");
+  const std::string tools = template_of("tools");
+  set("tokenizer_config.json",
+      {{"chat_template",
+        {{{"name", "tool_use"}, {"template", tools}}, {{"name", "default"}, {"template", old}}}}});
+  write_file(path("theirs/chat_template.json"), nlohmann::json{{"chat_template", old}}.dump());
+  write_file(path("chosen.jinja"), chosen);
+  write_file(path("a.talks.jsonl"), R"({"messages": [{"role": "user", "content": "The dog"}, )"
+                                    R"({"role": "assistant", "content": "runs"}]})"
+                                    "\n");
+  folder_.write("next.yaml",
+                "task: clm\noutput_dir: run\ninit_from: theirs\n"
+                "data: {train: {jsonl: a.talks.jsonl, messages_column: messages},\n"
+                "  chat_template_path: chosen.jinja, max_length: 32}\n"
+                "training: {batch_type: sentences, batch_size: 2, max_steps: 1}\n");
+  ASSERT_EQ(folder_.train("next", "run"), 0) << folder_.messages();
+  folder_.output("export --model run --output home");
+  EXPECT_EQ(read_file(path("home/chat_template.jinja")), chosen);
+  EXPECT_EQ(parsed_json(path("home/chat_template.json"))["chat_template"], chosen);
+  const auto templates = parsed_json(path("home/tokenizer_config.json"))["chat_template"];
+  ASSERT_EQ(templates.size(), 2u);
+  EXPECT_EQ(templates[0]["template"], tools);
+  EXPECT_EQ(templates[1]["name"], "default");
+  EXPECT_EQ(templates[1]["template"], chosen);
+  const auto ends = parsed_json(path("home/generation_config.json"))["eos_token_id"];
+  ASSERT_TRUE(ends.is_array()) << ends;
+  EXPECT_EQ(ends.size(), 2u);
+}
+
+TEST_F(ChangedFolder, AChatTemplateIsFoundOrNamed) {
+  copy("llama");
+  const std::string source =
+      "{% for m in messages %}{{ m.content }}{% endfor %}{{ raise_exception('it is read') }}";
+  const std::string talk = R"({"messages": [{"role": "user", "content": "The dog"}]})";
+  write_file(path("theirs/chat_template.json"), nlohmann::json{{"chat_template", source}}.dump());
+  import_it();
+  const auto of_processor = folder_.run("generate --model ours --jsonl", talk);
+  EXPECT_THAT(of_processor.err, HasSubstr("it is read"));
+  set("tokenizer_config.json",
+      {{"chat_template",
+        {{{"name", "rag"}, {"template", source}}, {{"name", "tool_use"}, {"template", source}}}}});
+  std::filesystem::remove_all(path("ours"));
+  import_it();
+  const auto several = folder_.run("generate --model ours --chat", "The dog\n");
+  EXPECT_EQ(several.code, 2);
+  EXPECT_THAT(several.err,
+              HasSubstr("has the templates rag, tool_use, of which none is 'default'"));
+}
+
 // A run without a section `model` has that of its beginning, and the file's pooler.
 TEST_F(ChangedFolder, AClassifierBeginsWithoutAModelSection) {
   copy("bert");

@@ -139,6 +139,8 @@ TEST_F(RecordFiles, JsonlHasNamedFields) {
             "f:1: the field 'a' must be a text or a number, got a list.");
   EXPECT_EQ(error(kJsonl, "{\"a\": null}", {{"a"}}),
             "f:1: the field 'a' must be a text or a number, got null.");
+  EXPECT_EQ(error(kJsonl, "{\"a\": \"x\", \"a\": \"y\"}", {{"a"}}),
+            "f:1: the field 'a' must be a text or a number, got several values.");
   EXPECT_EQ(error(kJsonl, "{\"a\": 1\n", {{"a"}}),
             "f:1 must be a JSON object, got no JSON at byte 8, in the field 'a': 1.");
   EXPECT_EQ(error(kJsonl, "7", {{"a"}}), "f:1 must be a JSON object, got another value.");

@@ -104,6 +104,43 @@ TEST_F(Talks, LongOnesAreDroppedOrCutAtTheirBeginning) {
   EXPECT_THROW(learnt(spec(kTwoAnswers), options), Error);
 }
 
+// Where everything is learnt, no answer must stay whole.
+TEST_F(Talks, OfALongTalkThatIsLearntWholeTheEndIsKept) {
+  CorpusOptions options;
+  options.max_length = 3;
+  options.overlong = "truncate";
+  const CorpusSpec talks = spec(kTwoAnswers, kPlain, LossOn::kText);
+  EXPECT_EQ(learnt(talks, options), (Ids{9, 5}));
+  options.max_length = 8;
+  EXPECT_EQ(learnt(talks, options), (Ids{5, 5, 5, 5, 5, 9, 5}));
+  EXPECT_EQ(load_talks({talks}, words_, options).counts.truncated, 1);
+}
+
+// One of two members of one name would be lost, and with the name of a special token or of a
+// function of templates it would change what the template writes for all others.
+TEST_F(Talks, RecordsHideNothing) {
+  const std::string good = std::string(kTwoAnswers) + "\n";
+  const auto with = [&](const std::string& member) {
+    return "{" + member + ", " + std::string(kTwoAnswers).substr(1) + "\n";
+  };
+  const TalkCorpus corpus =
+      load_talks({spec(good + with(R"("eos_token": "x")") + with(R"("range": 1)") +
+                       with(R"("id": 1)") + with(R"("chat_template_kwargs": [1])") +
+                       with(R"("chat_template_kwargs": {"bos_token": "x"})") +
+                       with(R"("chat_template_kwargs": {"deep": {"a": 1, "a": 2}})") +
+                       with(R"("chat_template_kwargs": null)") +
+                       with(R"("chat_template_kwargs": {"a": 1}, "tools": [{"a": 1}, {"a": 1}])"))},
+                 words_, {});
+  EXPECT_EQ(corpus.size(), 3);
+  EXPECT_EQ(corpus.counts.of(Drop::kMalformed), 6);
+  const auto reason = [&](const std::string& member) { return error_of(spec(with(member))); };
+  EXPECT_THAT(reason(R"("eos_token": "x")"),
+              HasSubstr("a.jsonl:1: the field 'eos_token' has the name of a special token"));
+  EXPECT_THAT(reason(R"("id": 1)"), HasSubstr("a.jsonl:1: names 'id' twice."));
+  EXPECT_THAT(reason(R"("chat_template_kwargs": [1])"),
+              HasSubstr("'chat_template_kwargs' must be an object"));
+}
+
 TEST_F(Talks, OddRecordsAreCountedWithTheirLines) {
   const std::string good = std::string(kTwoAnswers) + "\n";
   const TalkCorpus corpus = load_talks(
@@ -144,10 +181,38 @@ TEST_F(Talks, ATemplateThatHidesAnswersIsOneError) {
               HasSubstr("does not tell which text is the assistant's"));
 }
 
+// Here only a talk of more than two messages is such a one.
+TEST_F(Talks, OneTalkThatHidesItsAnswersIsLeftOut) {
+  const std::string source =
+      "{% for m in messages %}{{ '<' if loop.last and loop.index > 2 else m.content }} {% endfor "
+      "%}";
+  const std::string short_one =
+      R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]})"
+      "\n";
+  const TalkCorpus corpus = load_talks({spec(short_one + kTwoAnswers + "\n", source)}, words_, {});
+  EXPECT_EQ(corpus.size(), 1);
+  EXPECT_THAT(corpus.counts.summary(), HasSubstr("a.jsonl:2: [chat template] chat.jinja"));
+}
+
 TEST(ChatFormats, TellWhatEndsAnAnswer) {
   EXPECT_EQ(answer_end({}), "<|im_end|>");
   EXPECT_EQ(answer_end({ChatTemplate(kPlain, ""), "{}", LossOn::kText}), ";");
   EXPECT_EQ(answer_end({ChatTemplate(kMarked, ""), "{}", LossOn::kAnswers}), "");
+}
+
+TEST(ChatFormats, TellTheEndOfTheTalksThatTheyTake) {
+  const auto end_of = [](const std::string& source) {
+    return answer_end({ChatTemplate(source, ""), "{}", LossOn::kText});
+  };
+  const std::string plain = "{% for m in messages %}{{ m.content ~ '<e>' }}{% endfor %}";
+  EXPECT_EQ(end_of(plain), "<e>");
+  EXPECT_EQ(
+      end_of("{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}" + plain),
+      "<e>");
+  EXPECT_EQ(end_of("{% if messages | length > 2 %}{{ raise_exception('no') }}{% endif %}" + plain),
+            "<e>");
+  EXPECT_EQ(end_of("{% for m in messages %}{{ m.content[0].text + '<e>' }}{% endfor %}"), "<e>");
+  EXPECT_EQ(end_of("{{ raise_exception('no') }}"), "");
 }
 
 TEST(ChatFormats, GiveTheOtherFieldsToTheTemplate) {

@@ -10,12 +10,13 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-std::shared_ptr<const Tokenizer> trained(const std::string& type, bool mask, int64_t sentinels) {
+std::shared_ptr<const Tokenizer> trained(const std::string& type, bool mask, int64_t sentinels,
+                                         int64_t vocab_size = 60) {
   const std::vector<std::string> lines = {"the cat sat on the mat", "the dog ran to the cat",
                                           "a cat and a dog sat there <then> and ran"};
   TokenizerOptions options;
   options.type = type;
-  options.vocab_size = 60;
+  options.vocab_size = vocab_size;
   options.mask_piece = mask;
   options.sentinels = sentinels;
   size_t next = 0;
@@ -84,6 +85,42 @@ TEST(SpecialWords, LeaveTheVocabularyAsItIs) {
   EXPECT_EQ(pair.source->encode("the <mask>"), plain->encode("the <mask>"));
   EXPECT_EQ(pair.source->mask_id(), plain->mask_id());
   EXPECT_FALSE(with_special_words({plain, trained("sentencepiece", false, 0)}).shared());
+}
+
+TEST(Marks, PartATextIntoTextsOfTheirOwn) {
+  for (const char* type : {"sentencepiece", "bpe", "word", "char"}) {
+    SCOPED_TRACE(type);
+    const auto plain = trained(type, false, 0, 34);
+    const auto marked = with_marks(plain, {{"</s>", kEosId}, {"<then>", 17}});
+    const Ids end = {kEosId}, then = {17};
+    EXPECT_EQ(marked->encode("the cat</s> sat<then>"),
+              joined({plain->encode("the cat"), end, plain->encode(" sat"), then}));
+    EXPECT_EQ(marked->encode_continuation("t</s>the"),
+              joined({plain->encode_continuation("t"), end, plain->encode("the")}));
+    EXPECT_EQ(marked->encode("the cat"), plain->encode("the cat"));
+    // Each token lies where it stands.
+    const std::string text = "the cat</s>sat";
+    Ids ids;
+    int64_t end_before = 0;
+    for (const PlacedToken& token : marked->encode_with_places(text)) {
+      ids.push_back(token.id);
+      EXPECT_EQ(token.id == kEosId, token.begin == 7 && token.end == 11);
+      EXPECT_TRUE(token.end <= 7 || token.begin >= 7);
+      EXPECT_GE(token.begin, end_before);
+      end_before = token.end;
+    }
+    EXPECT_EQ(ids, marked->encode(text));
+  }
+}
+
+TEST(Marks, EndTexts) {
+  const auto plain = trained("char", false, 0);
+  const auto marked = with_marks(plain, {{"</s>", kEosId}}, {9, kEosId});
+  EXPECT_EQ(marked->special().more_ends, (Ids{9}));
+  EXPECT_TRUE(marked->special().has_end(Ids{5, 9}));
+  // A text that begins like a document gets no second beginning.
+  EXPECT_EQ(marked->special().beginning_of(Ids{kEosId, 5}), (Ids{}));
+  EXPECT_EQ(marked->special().beginning_of(Ids{5}), (Ids{kEosId}));
 }
 
 }  // namespace
