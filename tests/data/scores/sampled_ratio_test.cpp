@@ -9,8 +9,8 @@ namespace {
 
 // scipy.stats.t.ppf(0.975, n)
 TEST(SampledRatio, QuantilesAreStudents) {
-  const std::pair<int64_t, double> known[] = {{1, 12.7062}, {2, 4.30265}, {3, 3.18245},
-                                              {4, 2.77645}, {5, 2.57058}, {10, 2.22814},
+  const std::pair<int64_t, double> known[] = {{1, 12.7062},  {2, 4.30265},   {3, 3.18245},
+                                              {4, 2.77645},  {5, 2.57058},   {10, 2.22814},
                                               {30, 2.04227}, {1000, 1.96234}};
   for (const auto& [n, quantile] : known) {
     EXPECT_NEAR(student_t_975(n), quantile, 3e-3 * quantile) << n;
