@@ -22,10 +22,10 @@ namespace {
 
 // Two groups or more are needed, and a model that has not diverged.
 template <class F>
-std::optional<Interval> interval_of(const SampledRatio& ratio, F scaled) {
+std::optional<ConfidenceInterval> interval_of(const SampledRatio& ratio, F scaled) {
   if (!std::isfinite(ratio.value()) || !std::isfinite(ratio.margin())) return std::nullopt;
-  const Interval interval = ratio.interval();
-  return Interval{scaled(interval.low), scaled(interval.high)};
+  const ConfidenceInterval interval = ratio.interval();
+  return ConfidenceInterval{scaled(interval.low), scaled(interval.high)};
 }
 
 double percent(double share) { return std::clamp(100 * share, 0.0, 100.0); }

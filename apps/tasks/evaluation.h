@@ -22,7 +22,7 @@ struct Evaluation {
     std::string name;
     double value = 0;
     Kind kind = Kind::kNumber;
-    std::optional<Interval> interval = {};  ///< of 95 %
+    std::optional<ConfidenceInterval> interval = {};  ///< of 95 %
   };
 
   void add(const std::string& name, double value) {

@@ -9,7 +9,7 @@
 
 namespace tapestry {
 
-struct Interval {
+struct ConfidenceInterval {
   double low, high;
 };
 
@@ -49,7 +49,7 @@ class SampledRatio {
     const double variance = squares * static_cast<double>(n) / static_cast<double>(n - 1);
     return student_t_975(n - 1) * std::sqrt(variance) / std::abs(denominator_);
   }
-  Interval interval() const { return {value() - margin(), value() + margin()}; }
+  ConfidenceInterval interval() const { return {value() - margin(), value() + margin()}; }
 
  private:
   std::vector<std::pair<double, double>> groups_;

@@ -95,7 +95,9 @@ TEST(Blocks, WithAStridePredictEveryTokenOnceWithMoreBefore) {
         for (size_t i = 0; i < next.size(); ++i) {
           if (next[i] == kNoTarget) continue;
           EXPECT_EQ(next[i], ids[i] + 1);
-          if (next[i] > 116) EXPECT_GE(static_cast<int64_t>(i % 16), 16 - stride);
+          if (next[i] > 116) {
+            EXPECT_GE(static_cast<int64_t>(i % 16), 16 - stride);
+          }
           targets.push_back(next[i]);
         }
       }
