@@ -36,14 +36,15 @@ void Evaluation::add_percent(const std::string& name, const SampledRatio& share)
   figures.push_back({name, share.percent(), Kind::kPercent, interval_of(share, percent)});
 }
 
+void Evaluation::add(const std::string& name, const SampledRatio& value) {
+  figures.push_back({name, value.value(), Kind::kNumber, interval_of(value, std::identity())});
+}
+
 void Evaluation::add_losses(const LossSums& losses, const std::string& perplexity) {
-  const double nll = losses.nll().value();
-  figures.push_back({"nll", nll, Kind::kNumber, interval_of(losses.nll(), std::identity())});
-  if (!perplexity.empty()) {
-    const auto exponential = [](double x) { return std::exp(x); };
-    figures.push_back(
-        {perplexity, std::exp(nll), Kind::kNumber, interval_of(losses.nll(), exponential)});
-  }
+  add("nll", losses.nll());
+  const auto exponential = [](double x) { return std::exp(x); };
+  figures.push_back({perplexity, std::exp(losses.nll().value()), Kind::kNumber,
+                     interval_of(losses.nll(), exponential)});
   add_percent("accuracy", losses.correct());
 }
 

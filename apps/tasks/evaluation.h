@@ -31,10 +31,11 @@ struct Evaluation {
   void add_percent(const std::string& name, double value) {
     figures.push_back({name, value, Kind::kPercent});
   }
+  void add(const std::string& name, const SampledRatio& value);
   void add_percent(const std::string& name, const SampledRatio& share);
   /// exact_match and f1.
   void add_answers(const AnswerScores& scores);
-  /// nll, perplexity and accuracy; of what is no text without perplexity ("").
+  /// nll, perplexity and accuracy.
   void add_losses(const LossSums& losses, const std::string& perplexity = "ppl");
   void add_count(const std::string& name, int64_t value) {
     figures.push_back({name, static_cast<double>(value), Kind::kCount});

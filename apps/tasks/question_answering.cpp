@@ -203,7 +203,8 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
   if (std::isfinite(losses.nll().value()))
     scores = score_answers(questions, find_answers(*model, questions, 1));
   result.add_answers(scores);
-  result.add_losses(losses, "");
+  result.add("nll", losses.nll());
+  result.add_percent("accuracy", losses.correct());
   result.add_count("questions", questions.size());
   return result;
 }

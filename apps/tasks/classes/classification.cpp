@@ -230,18 +230,22 @@ Evaluation evaluate_kind(ModelFiles files, const std::string& device,
   if constexpr (requires { corpus.counts; }) warn_of_dropped(corpus.counts);
   const std::vector<std::string>& names = model->config.data.labels;
   LossSums sums;
+  SampledRatio hits;  // over examples: batches are few
   ClassCounts counts(names);
   for_each_batch<Data>(*model, corpus, [&](const auto& batch, const Var& logits) {
     sums.add(cross_entropy(logits, batch.labels, {}));
     const std::vector<double> scores = logits.value().to(Device{}).template to_vector<double>();
     const std::vector<int32_t> labels = batch.labels.template to_vector<int32_t>();
     for (size_t row = 0; row < labels.size(); ++row) {
-      counts.add(labels[row], std::span(scores).subspan(row * names.size(), names.size()));
+      const auto of_row = std::span(scores).subspan(row * names.size(), names.size());
+      hits.add(std::ranges::max_element(of_row) - of_row.begin() == labels[row] ? 1 : 0, 1);
+      counts.add(labels[row], of_row);
     }
   });
   Evaluation result;
   result.classes = counts.scores();
-  result.add_losses(sums, "");
+  result.add("nll", sums.nll());
+  result.add_percent("accuracy", hits);
   result.add_percent("macro_f1", result.classes->macro_f1);
   result.add_percent("weighted_f1", result.classes->weighted_f1);
   for (const int64_t k : {2, 3, 5}) {

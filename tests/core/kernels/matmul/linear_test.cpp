@@ -10,9 +10,9 @@ double activate(Activation activation, double z) {
   return with_functor(activation, [&](auto functor) { return functor.f(z); });
 }
 
-double activation_slope(Activation activation, double z) {
+double activation_slope(Activation activation, double z, double y) {
   return with_functor(activation, [&](auto functor) {
-    return functor.df(functor.kNeeds == functors::Needs::kOutput ? functor.f(z) : z);
+    return functor.df(functor.kNeeds == functors::Needs::kOutput ? y : z);
   });
 }
 
@@ -70,12 +70,25 @@ template <class T>
 class LinearTest : public FloatingTest<T> {};
 TYPED_TEST_SUITE(LinearTest, DeviceTypes);
 
-// Roundings of a sum. For BFloat16, those of a product's inputs (dz) add up like a random walk; its
-// sums are float.
+// Roundings of a sum. For BFloat16, those of a product's inputs (dz, as large as the slope) add up
+// like a random walk; its sums are float.
 template <class T>
-double units_of(int64_t terms) {
+double units_of(int64_t terms, double slope = 1) {
   const double n = static_cast<double>(terms);
-  return std::is_same_v<T, BFloat16> ? 2 + 0.3 * std::sqrt(n) : 8 + 0.5 * n;
+  return std::is_same_v<T, BFloat16> ? 2 + 0.3 * slope * std::sqrt(n) : 8 + 0.5 * n;
+}
+
+// Root mean square, at least 1.
+template <class T>
+double usual_slope(const Layer<T>& layer) {
+  double squares = 0;
+  const auto count = static_cast<double>(layer.z.size());
+  for (size_t i = 0; i < layer.z.size(); ++i) {
+    const double slope =
+        activation_slope(layer.shape.activation, as_double(layer.z[i]), as_double(layer.y[i]));
+    squares += slope * slope;
+  }
+  return std::max(1.0, std::sqrt(squares / count));
 }
 
 TYPED_TEST(LinearTest, ForwardEqualsThreeLoops) {
@@ -110,7 +123,7 @@ struct Gradients {
   Array dx, d_weight, d_bias;
 };
 
-// From the layer's own z (in double), so that only backward is under test.
+// From the layer's own z and y (in double), so that only backward is under test.
 template <class T>
 Gradients<std::vector<double>> expected_gradients(const Layer<T>& layer, const Values<T>& dy) {
   const auto [rows, in, out, activation, precision] = layer.shape;
@@ -119,7 +132,8 @@ Gradients<std::vector<double>> expected_gradients(const Layer<T>& layer, const V
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t o = 0; o < out; ++o) {
       const int64_t at = r * out + o;
-      const double dz = as_double(dy[at]) * activation_slope(activation, as_double(layer.z[at]));
+      const double dz = as_double(dy[at]) * activation_slope(activation, as_double(layer.z[at]),
+                                                             as_double(layer.y[at]));
       g.d_bias[o] += dz;
       for (int64_t i = 0; i < in; ++i) {
         g.dx[r * in + i] += dz * as_double(layer.weight[o * in + i]);
@@ -154,6 +168,7 @@ TYPED_TEST(LinearTest, BackwardEqualsThreeLoops) {
         layer.forward(/*keep_z=*/true);
         const auto dy = random_values<T>(shape.rows * shape.out, 7, -1, 1);
         const Gradients<std::vector<double>> expected = expected_gradients(layer, dy);
+        const double slope = usual_slope(layer);
         for (const Write write : kBothWrites) {
           const Gradients<Values<T>> before{random_values<T>(shape.rows * shape.in, 8),
                                             random_values<T>(shape.out * shape.in, 9),
@@ -165,11 +180,11 @@ TYPED_TEST(LinearTest, BackwardEqualsThreeLoops) {
           args.dx_write = args.d_weight_write = args.d_bias_write = write;
           kernels::linear_backward(TestDevice{}, shape, args);
           expect_close(got.dx, delivered(expected.dx, widen(before.dx), write),
-                       units_of<T>(shape.out));
+                       units_of<T>(shape.out, slope));
           expect_close(got.d_weight, delivered(expected.d_weight, widen(before.d_weight), write),
-                       units_of<T>(shape.rows));
+                       units_of<T>(shape.rows, slope));
           expect_close(got.d_bias, delivered(expected.d_bias, widen(before.d_bias), write),
-                       units_of<T>(shape.rows));
+                       units_of<T>(shape.rows, slope));
         }
       }
     }
