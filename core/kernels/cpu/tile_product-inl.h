@@ -24,39 +24,85 @@ inline int64_t tile_piece_columns(int64_t k) {
   return std::min(kTilePieceColumns, fitting / kTileBlock * kTileBlock);
 }
 
-/// Adds the product of one tile of two strips each to the sums, the tiles 0 to 3. Leaves the right
-/// tiles in 6 and 7.
+/// Adds the products of all tiles of a block to the sums, the tiles 0 to 3. A register is loaded
+/// again as soon as its last product began, and the columns' tiles are fetched from the L2 cache
+/// two tiles ahead: where a neighbour shares the core, few loads and products are under way at
+/// once, and each that waits for the L2 cache holds up the others. Measured on Sapphire Rapids,
+/// against loads just before their products: 1.35 to 1.45 times as fast with such a neighbour, 1.05
+/// times without.
 template <class Unit>
-inline void add_tile(const BFloat16* a, int64_t a_strip, const BFloat16* b, int64_t b_strip) {
-  constexpr int64_t kRow = kTileDepth * sizeof(BFloat16);
+inline void add_tiles(const TileBlock& block, auto&& before_tile) {
+  constexpr int64_t kRow = kTileDepth * sizeof(BFloat16), kAhead = 2 * kElementsPerTile;
+  if (block.tiles == 0) return;
+  const BFloat16 *a = block.a, *b = block.b;
+  const int64_t below = block.a_strip, beside = block.b_strip;
   Unit::template load<4>(a, kRow);
   Unit::template load<6>(b, kRow);
-  Unit::template multiply<0, 4, 6>();
-  Unit::template load<7>(b + b_strip, kRow);
-  Unit::template multiply<1, 4, 7>();
-  Unit::template load<5>(a + a_strip, kRow);
-  Unit::template multiply<2, 5, 6>();
-  Unit::template multiply<3, 5, 7>();
+  Unit::template load<7>(b + beside, kRow);
+  Unit::template load<5>(a + below, kRow);
+  for (int64_t t = 0; t < block.tiles; ++t) {
+    before_tile();
+    // The columns' tiles after the next: of this block, or of the one that lies behind it.
+    const int64_t left = block.tiles - t;
+    const BFloat16* const coming =
+        left > 2 ? b + kAhead : block.b + 2 * beside + (2 - left) * kElementsPerTile;
+    a += kElementsPerTile, b += kElementsPerTile;
+    const bool more = left > 1;
+    if (t % 2 == 0) {
+      Unit::template multiply<0, 4, 6>();
+      Unit::template multiply<1, 4, 7>();
+      if (more) Unit::template load<4>(a, kRow);
+      Unit::fetch(coming);
+      Unit::template multiply<3, 5, 7>();
+      if (more) Unit::template load<7>(b + beside, kRow);
+      Unit::fetch(coming + beside);
+      Unit::template multiply<2, 5, 6>();
+      if (more) Unit::template load<5>(a + below, kRow);
+      if (more) Unit::template load<6>(b, kRow);
+    } else {
+      Unit::template multiply<1, 4, 7>();
+      Unit::template multiply<0, 4, 6>();
+      if (more) Unit::template load<4>(a, kRow);
+      Unit::fetch(coming);
+      Unit::template multiply<2, 5, 6>();
+      if (more) Unit::template load<6>(b, kRow);
+      Unit::fetch(coming + beside);
+      Unit::template multiply<3, 5, 7>();
+      if (more) Unit::template load<5>(a + below, kRow);
+      if (more) Unit::template load<7>(b + beside, kRow);
+    }
+  }
 }
 
 /// The same of split operands: low high + high high + high low, in this order, so that each part is
 /// loaded once: 8 loads for 12 products. low low, at most 2^-16 of the product, is left out.
 template <class Unit>
-inline void add_split_tile(const BFloat16* a, int64_t a_strip, const BFloat16* b, int64_t b_strip) {
+inline void add_split_tiles(const TileBlock& block, auto&& before_tile) {
   constexpr int64_t kRow = kTileDepth * sizeof(BFloat16), kLow = kElementsPerTile;
-  add_tile<Unit>(a + kLow, a_strip, b, b_strip);
-  Unit::template load<4>(a, kRow);
-  Unit::template multiply<0, 4, 6>();
-  Unit::template multiply<1, 4, 7>();
-  Unit::template load<5>(a + a_strip, kRow);
-  Unit::template multiply<2, 5, 6>();
-  Unit::template multiply<3, 5, 7>();
-  Unit::template load<6>(b + kLow, kRow);
-  Unit::template multiply<0, 4, 6>();
-  Unit::template multiply<2, 5, 6>();
-  Unit::template load<7>(b + kLow + b_strip, kRow);
-  Unit::template multiply<1, 4, 7>();
-  Unit::template multiply<3, 5, 7>();
+  const BFloat16 *a = block.a, *b = block.b;
+  for (int64_t t = 0; t < block.tiles; ++t, a += 2 * kLow, b += 2 * kLow) {
+    before_tile();
+    Unit::template load<4>(a + kLow, kRow);
+    Unit::template load<6>(b, kRow);
+    Unit::template multiply<0, 4, 6>();
+    Unit::template load<7>(b + block.b_strip, kRow);
+    Unit::template multiply<1, 4, 7>();
+    Unit::template load<5>(a + kLow + block.a_strip, kRow);
+    Unit::template multiply<2, 5, 6>();
+    Unit::template multiply<3, 5, 7>();
+    Unit::template load<4>(a, kRow);
+    Unit::template multiply<0, 4, 6>();
+    Unit::template multiply<1, 4, 7>();
+    Unit::template load<5>(a + block.a_strip, kRow);
+    Unit::template multiply<2, 5, 6>();
+    Unit::template multiply<3, 5, 7>();
+    Unit::template load<6>(b + kLow, kRow);
+    Unit::template multiply<0, 4, 6>();
+    Unit::template multiply<2, 5, 6>();
+    Unit::template load<7>(b + kLow + block.b_strip, kRow);
+    Unit::template multiply<1, 4, 7>();
+    Unit::template multiply<3, 5, 7>();
+  }
 }
 
 /// c (32, 32) (=|+=) the product of a block.
@@ -76,20 +122,18 @@ inline void multiply_in_registers(const TileBlock& block, float* c, int64_t ldc,
     Unit::template zero<3>();
   }
   // The lines of C come while the tiles multiply.
-  const int64_t tiles = block.tiles, step = stored_elements(block.form);
-  const int64_t rows_per_tile = (kTileBlock + tiles - 1) / std::max<int64_t>(1, tiles);
-  const BFloat16 *a = block.a, *b = block.b;
+  const int64_t rows_per_tile = (kTileBlock + block.tiles - 1) / std::max<int64_t>(1, block.tiles);
   int64_t row = 0;
-  for (int64_t t = 0; t < tiles; ++t, a += step, b += step) {
+  const auto fetch_some = [&] {
     for (const int64_t end = std::min(kTileBlock, row + rows_per_tile); row < end; ++row) {
       Unit::prefetch(c + row * ldc);
       Unit::prefetch(c + row * ldc + kTileStrip);
     }
-    if (block.form == TileForm::kSplit) {
-      add_split_tile<Unit>(a, block.a_strip, b, block.b_strip);
-    } else {
-      add_tile<Unit>(a, block.a_strip, b, block.b_strip);
-    }
+  };
+  if (block.form == TileForm::kSplit) {
+    add_split_tiles<Unit>(block, fetch_some);
+  } else {
+    add_tiles<Unit>(block, fetch_some);
   }
   Unit::template store<0>(c, stride);
   Unit::template store<1>(c + kTileStrip, stride);

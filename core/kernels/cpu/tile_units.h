@@ -4,6 +4,7 @@
 //     block.rows and block.cols are wanted; what lies beyond may be written
 // or eight registers of 16 rows of 64 bytes, with which tile_product-inl.h does that:
 //   prefetch(memory): a line that will be written
+//   fetch(memory): a tile that will be loaded
 //   zero<C>(), load<R>(memory, bytes between rows), store<C>(memory, bytes between rows)
 //   multiply<C, A, B>(): C (16, 16 float) += A (16, 32 bfloat16) B (16 pairs of 32, 16 columns)
 #pragma once
@@ -50,6 +51,11 @@ class AmxTiles {
   /// Gives the registers back, so that the system need not save them.
   static void close() { asm volatile("tilerelease" : : : "memory"); }
   static void prefetch(const float* line) { asm volatile("prefetchw (%0)" : : "r"(line)); }
+  static void fetch(const BFloat16* tile) {
+    for (int64_t row = 0; row < kTileStrip; ++row) {
+      asm volatile("prefetcht0 (%0)" : : "r"(tile + row * kTileDepth));
+    }
+  }
 
   template <int kTile>
   static void zero() {
@@ -80,6 +86,7 @@ class EmulatedTiles {
   static void open() {}
   static void close() {}
   static void prefetch(const float*) {}
+  static void fetch(const BFloat16*) {}
 
   template <int kTile>
   static void zero() {

@@ -134,8 +134,9 @@ TEST_F(ImageCommandsTest, EvaluateAgreesWithTheValidation) {
   EXPECT_EQ(evaluate("pictures.tsv"), idx) << "the same pixels, read from other files";
   EXPECT_THAT(
       folder_->output("evaluate --model run --images pictures.tsv"),
-      testing::ContainsRegex("nll [0-9.]+  accuracy [0-9.]+ %  macro f1 [0-9.]+ %  weighted "
-                             "f1 [0-9.]+ %  top 2 accuracy [0-9.]+ %  images 60\n"));
+      testing::ContainsRegex(
+          "nll [0-9.]+  accuracy [0-9.]+ \\([0-9.]+ to [0-9.]+\\) %  "
+          "macro f1 [0-9.]+ %  weighted f1 [0-9.]+ %  top 2 accuracy [0-9.]+ %  images 60\n"));
 }
 
 TEST_F(ImageCommandsTest, EvaluateRefusesModelsOfTexts) {

@@ -75,7 +75,7 @@ TYPED_TEST_SUITE(LinearTest, DeviceTypes);
 template <class T>
 double units_of(int64_t terms, double slope = 1) {
   const double n = static_cast<double>(terms);
-  return std::is_same_v<T, BFloat16> ? 2 + 0.3 * slope * std::sqrt(n) : 8 + 0.5 * n;
+  return std::is_same_v<T, BFloat16> ? 2 + 0.3 * slope * std::sqrt(n) : 8 + 0.5 * slope * n;
 }
 
 // Root mean square, at least 1.
