@@ -18,16 +18,12 @@ std::vector<StateTensor> kinds_of(const Optimizer& optimizer) {
   return state_of(optimizer.options(), {}, /*orthogonalized=*/false);
 }
 
-bool counts_updates(const Optimizer& optimizer) {
-  return rule_of(elementwise_type(optimizer.options().type)).reads_t;
-}
-
 }  // namespace
 
 NamedTensors GradientExchange::gather_state(const Optimizer& optimizer) {
   if (options_.shard == Shard::kNone) return optimizer.state();
   const auto own = by_name(optimizer.state());
-  const bool counts = counts_updates(optimizer);
+  const bool counts = counts_updates(optimizer.options());
   // All pieces of a parameter have the same count; a rank that has none says 0.
   std::vector<int32_t> steps(params_.size(), 0);
   if (counts) {
@@ -57,7 +53,8 @@ NamedTensors GradientExchange::gather_state(const Optimizer& optimizer) {
       continue;
     }
     for (const auto& [kind, shape] : kinds_of(optimizer)) {
-      const Tensor values = whole.at(kind).slice(param.begin, param.end);
+      Tensor values = whole.at(kind).slice(param.begin, param.end);
+      if (optimizer.options().state_dtype == DType::kBFloat16) values = values.to(DType::kBFloat16);
       state.emplace_back(concat(kind, '/', param.name), values.reshape(param.var.shape()));
     }
     if (counts) state.emplace_back("step/" + param.name, Tensor::from<int32_t>({steps[i]}, {}));
@@ -88,7 +85,7 @@ Tensor GradientExchange::gather(const std::map<std::string, Tensor>& own,
                                 const std::string& prefix) {
   const Tensor flat = Tensor::zeros({elements_}, sum_dtype_, device_);
   for (const Piece& piece : pieces_) {
-    flat.slice(piece.begin, piece.end).copy_from(own.at(prefix + piece.name));
+    flat.slice(piece.begin, piece.end).copy_from(own.at(prefix + piece.name).to(sum_dtype_));
   }
   gather_pieces(flat);
   return flat;
@@ -154,7 +151,7 @@ void GradientExchange::load_state(Optimizer& optimizer, const NamedTensors& whol
                        values.reshape({values.numel()})
                            .slice(piece.begin - param.begin, piece.end - param.begin));
     }
-    if (counts_updates(optimizer)) {
+    if (counts_updates(optimizer.options())) {
       own.emplace_back("step/" + piece.name, find("step/" + param.name));
     }
   }

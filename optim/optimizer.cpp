@@ -52,7 +52,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, const NamedVars& params)
 Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGroup>& groups)
     : options_(options) {
   validate(options_);
-  const bool reads_t = rule_of(elementwise_type(options_.type)).reads_t;
+  const bool counts = counts_updates(options_), rounds = options_.state_dtype == DType::kBFloat16;
   NamedVars all;
   for (const ParamGroup& group : groups) {
     const double weight_decay = group.weight_decay.value_or(options_.weight_decay);
@@ -72,13 +72,16 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGro
   for (Slot& slot : slots_) {
     const Tensor& value = slot.var.value();
     const DType dtype = wider(value.dtype());
+    require(!rounds || dtype == DType::kFloat32, "state_dtype must be float32 beside ", dtype,
+            " parameters, got bfloat16.");
     check(value.dtype() == all.front().second.dtype(), "optimizer", "'", slot.name, "' is ",
           value.dtype(), ", '", all.front().first, "' ", all.front().second.dtype(), '.');
     for (const StateTensor& kept : state_of(options_, value.shape(), !slot.rows.empty())) {
-      slot.state.push_back(Tensor::zeros(kept.shape, dtype, value.device()));
+      const DType state_dtype = rounds ? DType::kBFloat16 : dtype;
+      slot.state.push_back(Tensor::zeros(kept.shape, state_dtype, value.device()));
     }
     if (value.dtype() != dtype) slot.master = value.to(dtype);
-    if (slot.rows.empty() && reads_t) slot.step = Tensor::zeros({}, DType::kInt32);
+    if (slot.rows.empty() && counts) slot.step = Tensor::zeros({}, DType::kInt32);
   }
 }
 
@@ -178,7 +181,7 @@ void Optimizer::update(double learning_rate, const GradientTransform& transform)
     for (const Slot& slot : slots_) {
       const Tensor gradient = gradient_of(slot.var);
       if (!gradient.defined() || !slot.rows.empty()) continue;
-      const double t = rule.reads_t ? ++*slot.step.data<int32_t>() : 0;
+      const double t = slot.step.defined() ? ++*slot.step.data<int32_t>() : 0;
       ParameterUpdate<T>& update = updates.emplace_back();
       update.step =
           rule.step(options_, learning_rate * slot.learning_rate_scale, slot.weight_decay, t);
@@ -189,8 +192,13 @@ void Optimizer::update(double learning_rate, const GradientTransform& transform)
         update.wide_grad = gradient.data<W>();
       }
       update.n = gradient.numel();
+      update.update = static_cast<uint32_t>(t);
       for (size_t k = 0; k < slot.state.size(); ++k) {
-        update.state[k] = slot.state[k].template data<W>();
+        if (slot.state[k].dtype() == DType::kBFloat16) {
+          update.rounded_state[k] = slot.state[k].template data<BFloat16>();
+        } else {
+          update.state[k] = slot.state[k].template data<W>();
+        }
       }
       if (slot.master.defined()) update.master = slot.master.template data<W>();
       launched_->updated.push_back(&slot);

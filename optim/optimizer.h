@@ -70,6 +70,9 @@ struct OptimizerOptions {
   double rho = 0.9;                            ///< decay of both averages of adadelta
   std::array<double, 2> betas = {0.9, 0.999};  ///< decays of the averages of g and of g^2
   double eps = 1e-8;
+  /// Of the numbers that a rule keeps for each element: kFloat32, or kBFloat16 rounded at random
+  /// (core/kernels/optimizer.h). Float64 parameters have float64 ones. Not of muon.
+  DType state_dtype = DType::kFloat32;
   MuonOptions muon = {};  ///< betas and eps are those of the AdamW beside it
 };
 
@@ -201,7 +204,7 @@ class Optimizer {
     double weight_decay;
     std::vector<int64_t> rows;  // of each matrix that is made orthogonal; empty: none is
     std::vector<Tensor> state;  // as many as the rule has
-    Tensor step;                // one int32
+    Tensor step;                // one int32; where the rule or a rounding reads it
     Tensor master;              // of a bfloat16 parameter
   };
 

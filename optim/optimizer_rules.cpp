@@ -81,6 +81,11 @@ OptimizerOptions optimizer_defaults(OptimizerType type) {
   return options;
 }
 
+bool counts_updates(const OptimizerOptions& options) {
+  const bool rounds = options.state_dtype == DType::kBFloat16 && states_of(options.type) > 0;
+  return rounds || rule_of(elementwise_type(options.type)).reads_t;
+}
+
 // The numbers of a step change neither names nor shapes.
 std::vector<StateTensor> state_of(const OptimizerOptions& options, const Shape& param,
                                   bool orthogonalized) {

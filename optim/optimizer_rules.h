@@ -23,7 +23,10 @@ struct StateTensor {
   std::string kind;  ///< "exp_avg"
   Shape shape;
 };
-/// All of them, but for the count of its updates.
+/// Whether the count of a parameter's updates is part of its state: its step depends on it, or how
+/// its state is rounded.
+bool counts_updates(const OptimizerOptions& options);
+/// All of them, but for that count.
 std::vector<StateTensor> state_of(const OptimizerOptions& options, const Shape& param,
                                   bool orthogonalized);
 

@@ -50,8 +50,8 @@ void print_training_memory(const ParamStore& store, const Config& config) {
   const int64_t states = states_of(type);
   double sum = megabytes(trained, narrow);
   std::string parts = fmt::format("gradients {:.1f}", sum);
-  const auto add = [&](const std::string& what, int64_t numbers) {
-    const double more = megabytes(numbers, wide);
+  const auto add = [&](const std::string& what, int64_t numbers, DType type) {
+    const double more = megabytes(numbers, type);
     parts += fmt::format(", {} {:.1f}", what, more);
     sum += more;
   };
@@ -59,12 +59,13 @@ void print_training_memory(const ParamStore& store, const Config& config) {
     const int64_t of_each = states_of(rule);
     if (of_each == 0) return;
     add(fmt::format("{} state{} of {}", of_each, of_each == 1 ? "" : "s", name_of(rule)),
-        of_each * elements);
+        of_each * elements,
+        config.optimizer.state_dtype == DType::kBFloat16 ? DType::kBFloat16 : wide);
   };
   if (matrices > 0) add_states(config.optimizer.type, matrices);
   add_states(type, trained - matrices);
-  if (narrow != wide) add(fmt::format("{} masters", name_of(wide)), trained);
-  if (config.training.ema_decay > 0) add("averages", trained);
+  if (narrow != wide) add(fmt::format("{} masters", name_of(wide)), trained, wide);
+  if (config.training.ema_decay > 0) add("averages", trained, wide);
   if (states == 0) parts += fmt::format("; {} keeps nothing", name_of(type));
   fmt::print("training needs {:.1f} MB more: {}\n", sum, parts);
 }

@@ -124,9 +124,21 @@ HWY_INLINE hn::Vec<D> load_either(Io io, D d, const hn::TFromD<D>* wide, const T
   return wide != nullptr ? io.load(d, wide + i) : io.load(d, other + i);
 }
 
+// The vector form of rounded_at_random().
+template <class D, class U = hn::RebindToUnsigned<D>>
+HWY_INLINE hn::Vec<D> rounded_at_random(D d, hn::Vec<D> v, hn::Vec<U> draw) {
+  const U bits;
+  const auto number = hn::BitCast(bits, v);
+  auto x = hn::Xor(hn::Mul(number, hn::Set(bits, 0xc2b2ae3dU)), draw);
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(bits, 0x7feb352dU));
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(bits, 0x846ca68bU));
+  const auto sum = hn::Add(number, hn::ShiftRight<16>(x));
+  return hn::BitCast(d, hn::And(sum, hn::Set(bits, 0xffff0000U)));
+}
+
 // The last elements go through whole vectors, too: an element's result must not depend on where a
 // piece ends.
-template <int kStates, class T, class Rule>
+template <int kStates, bool kRounded, class T, class Rule>
 void update_with(const Rule& rule, const ParameterUpdate<T>& update,
                  const GradientTransform& transform, int64_t begin, int64_t end) {
   using W = Wider<T>;
@@ -145,11 +157,28 @@ void update_with(const Rule& rule, const ParameterUpdate<T>& update,
     V g = hn::Mul(scale, load_either(io, d, wide_grad, grad, i));
     g = hn::Min(hn::Max(g, hn::Neg(limit)), limit);
     V s[kStates + 1];
-    for (int k = 0; k < kStates; ++k) s[k] = io.load(d, state[k] + i);
+    for (int k = 0; k < kStates; ++k) {
+      if constexpr (kRounded) {
+        s[k] = io.load(d, update.rounded_state[static_cast<size_t>(k)] + i);
+      } else {
+        s[k] = io.load(d, state[k] + i);
+      }
+    }
+    const V drawn_by = g;
     apply(d, rule, p, g, s);
     if (master != nullptr) io.store(d, p, master + i);
     io.store(d, p, param + i);
-    for (int k = 0; k < kStates; ++k) io.store(d, s[k], state[k] + i);
+    if constexpr (kRounded) {
+      const hn::RebindToUnsigned<Tag<T>> bits;
+      const auto draw = hn::Add(hn::Mul(hn::BitCast(bits, drawn_by), hn::Set(bits, 0x9e3779b1U)),
+                                hn::Set(bits, rounding_draw(0, update.update)));
+      for (int k = 0; k < kStates; ++k) {
+        io.store(d, rounded_at_random(d, s[k], draw),
+                 update.rounded_state[static_cast<size_t>(k)] + i);
+      }
+    } else {
+      for (int k = 0; k < kStates; ++k) io.store(d, s[k], state[k] + i);
+    }
   });
 }
 
@@ -159,7 +188,13 @@ void update_piece(const ParameterUpdate<T>& update, const GradientTransform& tra
   std::visit(
       [&](const auto& step) HWY_ATTR {
         constexpr auto kStates = static_cast<int>(std::decay_t<decltype(step)>::kStates.size());
-        update_with<kStates>(rule_of<Wider<T>>(step), update, transform, begin, end);
+        const auto rule = rule_of<Wider<T>>(step);
+        if constexpr (kStates > 0 && sizeof(Wider<T>) == sizeof(float)) {
+          if (update.rounded_state[0] != nullptr) {
+            return update_with<kStates, true>(rule, update, transform, begin, end);
+          }
+        }
+        update_with<kStates, false>(rule, update, transform, begin, end);
       },
       update.step);
 }

@@ -24,6 +24,19 @@ __device__ void store(const Wider<T> (&from)[N], T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
+// The same of numbers that bfloat16 holds exactly.
+template <class W, int N>
+__device__ void load_rounded(const BFloat16* from, W (&to)[N]) {
+  const auto pack = *reinterpret_cast<const Pack<BFloat16, N>*>(from);
+  for (int j = 0; j < N; ++j) to[j] = static_cast<float>(pack.v[j]);
+}
+template <class W, int N>
+__device__ void store_rounded(const W (&from)[N], BFloat16* to) {
+  Pack<BFloat16, N> pack;
+  for (int j = 0; j < N; ++j) pack.v[j] = BFloat16(static_cast<float>(from[j]));
+  *reinterpret_cast<Pack<BFloat16, N>*>(to) = pack;
+}
+
 // One tensor of an update, with the rule built from its step.
 template <class T, class Step>
 struct RuleEntry {
@@ -38,10 +51,11 @@ struct RuleEntry {
         grad(update.grad),
         wide_grad(update.wide_grad),
         master(update.master),
-        n(update.n) {
+        n(update.n),
+        number(update.update) {
     for (int k = 0; k < kStates; ++k) {
-      state[k] = update.state[k];
-      packed = packed && can_pack<Wider<T>>(0, state[k]);
+      state[k] = update.state[k], rounded_state[k] = update.rounded_state[k];
+      packed = packed && can_pack<Wider<T>>(0, state[k], rounded_state[k]);
     }
   }
 
@@ -59,17 +73,42 @@ struct RuleEntry {
     } else {
       load(grad + i, g);
     }
-    for (int k = 0; k < kStates; ++k) load(state[k] + i, s[k]);
+    for (int k = 0; k < kStates; ++k) {
+      if (is_rounded()) {
+        load_rounded(rounded_state[k] + i, s[k]);
+      } else {
+        load(state[k] + i, s[k]);
+      }
+    }
     for (int j = 0; j < N; ++j) {
       const Wider<T> scaled = scale * g[j];
       Wider<T> one[kStates + 1];
       for (int k = 0; k < kStates; ++k) one[k] = s[k][j];
-      rule(p[j], scaled > limit ? limit : scaled < -limit ? -limit : scaled, one);
-      for (int k = 0; k < kStates; ++k) s[k][j] = one[k];
+      const Wider<T> clamped = scaled > limit ? limit : scaled < -limit ? -limit : scaled;
+      rule(p[j], clamped, one);
+      for (int k = 0; k < kStates; ++k) s[k][j] = is_rounded() ? rounded(one[k], clamped) : one[k];
     }
     if (master != nullptr) store(p, master + i);
     store(p, param + i);
-    for (int k = 0; k < kStates; ++k) store(s[k], state[k] + i);
+    for (int k = 0; k < kStates; ++k) {
+      if (is_rounded()) {
+        store_rounded(s[k], rounded_state[k] + i);
+      } else {
+        store(s[k], state[k] + i);
+      }
+    }
+  }
+
+  // Of double there are no rounded states.
+  __device__ bool is_rounded() const {
+    return kStates > 0 && sizeof(Wider<T>) == sizeof(float) && rounded_state[0] != nullptr;
+  }
+  __device__ Wider<T> rounded(Wider<T> value, Wider<T> gradient) const {
+    if constexpr (sizeof(Wider<T>) == sizeof(float)) {
+      const uint32_t draw = rounding_draw(__float_as_uint(gradient), number);
+      return __uint_as_float(rounded_at_random(__float_as_uint(value), draw));
+    }
+    return value;
   }
 
   Rule rule;
@@ -79,7 +118,9 @@ struct RuleEntry {
   const Wider<T>* wide_grad;
   Wider<T>* master;
   Wider<T>* state[kStates > 0 ? kStates : 1];
+  BFloat16* rounded_state[kStates > 0 ? kStates : 1];
   int64_t n;
+  uint32_t number;
 };
 
 // A block a chunk of a tensor.

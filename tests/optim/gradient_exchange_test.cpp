@@ -300,18 +300,27 @@ TEST_P(ExchangeOn, TheBitsOfOneRankAlone) {
   }
 }
 
+OptimizerOptions with_rounded_state() {
+  OptimizerOptions options = optimizer_defaults(OptimizerType::kAdamW);
+  options.state_dtype = DType::kBFloat16;
+  return options;
+}
+
 OptimizerOptions muon_with_rows() {
   OptimizerOptions options = optimizer_defaults(OptimizerType::kMuon);
   options.muon.normuon_beta2 = 0.9;
   return options;
 }
 
-// Each matrix belongs to one rank, whatever ends of buckets and slices lie in it.
-TEST_P(ExchangeOn, MuonHasTheBitsOfOneRankAlone) {
+// Each matrix of muon belongs to one rank, whatever ends of buckets and slices lie in it; a state
+// is rounded alike wherever a slice begins.
+TEST_P(ExchangeOn, EveryOptimizerHasTheBitsOfOneRankAlone) {
   const int ranks = static_cast<int>(GetParam().size());
-  for (const Reaches& reaches : {Reaches(never), Reaches(only_part_1)}) {
+  for (const auto& [reaches, optimizer] : {std::pair(Reaches(never), muon_with_rows()),
+                                           std::pair(Reaches(only_part_1), muon_with_rows()),
+                                           std::pair(Reaches(only_part_1), with_rounded_state())}) {
     Training setup{
-        .hosts = GetParam(), .parts = ranks * 2, .reaches = reaches, .optimizer = muon_with_rows()};
+        .hosts = GetParam(), .parts = ranks * 2, .reaches = reaches, .optimizer = optimizer};
     const Outcome alone = train_alone(setup);
     setup.delay = 0.001;
     for (const Shard shard : kShards) {
@@ -361,8 +370,11 @@ TEST_P(StateOnRanks, GoesOnOnAnotherNumberOfThem) {
 
 INSTANTIATE_TEST_SUITE_P(Rules, StateOnRanks,
                          testing::Values(optimizer_defaults(OptimizerType::kAdamW),
-                                         muon_with_rows()),
-                         [](const auto& info) { return std::string(name_of(info.param.type)); });
+                                         with_rounded_state(), muon_with_rows()),
+                         [](const auto& info) {
+                           return concat(name_of(info.param.type), '_',
+                                         name_of(info.param.state_dtype));
+                         });
 
 // The work is shared: a rank has the matrices that the others do not have, and a part of the rest.
 TEST(GradientExchange, AMatrixBelongsToOneRank) {

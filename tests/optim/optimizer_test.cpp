@@ -288,6 +288,51 @@ TEST(Optimizer, ContinuesBitIdenticallyFromSavedState) {
   }
 }
 
+TEST(Optimizer, RoundedStatesHaveACountAndContinueBitIdentically) {
+  for (const OptimizerType type : {kMomentum, kAdam}) {
+    OptimizerOptions options = optimizer_defaults(type);
+    options.state_dtype = DType::kBFloat16;
+    const auto run = [&](const std::vector<int>& lengths) {
+      const Var x = Var::parameter(Tensor::full({1000}, 1, DType::kFloat32));
+      NamedTensors saved;
+      int step = 0;
+      for (const int length : lengths) {
+        Optimizer optimizer(options, {{"x", x}});
+        if (step > 0) optimizer.load_state(saved);
+        for (const int end = step + length; step < end; ++step) {
+          std::vector<float> gradient;
+          for (const float value : x.value().to_vector<float>()) {
+            gradient.push_back(std::sin(37.0F * static_cast<float>(gradient.size())) +
+                               0.1F * value);
+          }
+          set_gradient(x, gradient);
+          optimizer.step(0.01);
+        }
+        saved.clear();
+        for (const auto& [name, tensor] : optimizer.state()) {
+          EXPECT_EQ(tensor.dtype(), name == "step/x" ? DType::kInt32 : DType::kBFloat16) << name;
+          saved.emplace_back(name, tensor.clone());
+        }
+        EXPECT_EQ(saved.back().first, "step/x");
+        EXPECT_EQ(saved.back().second.item(), step);
+      }
+      return x.value().to_vector<float>();
+    };
+    EXPECT_EQ(run({3, 4}), run({7})) << name_of(type);
+  }
+}
+
+TEST(Optimizer, RefusesRoundedStatesWhereThereAreNone) {
+  OptimizerOptions options = optimizer_defaults(kMuon);
+  options.state_dtype = DType::kBFloat16;
+  EXPECT_THAT(message_of([&] { validate(options); }), HasSubstr("must be float32 with muon"));
+  options.type = kAdam;
+  EXPECT_THAT(message_of([&] {
+                Optimizer(options, {{"x", scalar(1)}});
+              }),
+              HasSubstr("state_dtype must be float32 beside float64 parameters"));
+}
+
 TEST(Optimizer, NamesItsStateAsPyTorchDoes) {
   const auto names = [](OptimizerType type) {
     std::vector<std::string> result;

@@ -74,6 +74,76 @@ TEST(OptimizerBFloat16, WithoutAMasterTheWeightsThemselvesAreUpdated) {
   EXPECT_EQ(widen(param), std::vector<double>(9, 0.75));
 }
 
+// The squares of small gradients decay by a thousandth an update, a quarter of what bfloat16 can
+// tell apart there: rounded to the nearest they would never move.
+TEST(OptimizerBFloat16, MeansOfRoundedStatesAreRight) {
+  constexpr int64_t kN = 5000, kUpdates = 200;
+  AdamStep step = kAdam;
+  step.beta2 = 0.999;
+  Values<float> param(kN, 0.0f), exact_param = param;
+  Values<float> exact_m(kN, 1.0f), exact_v = exact_m;
+  Values<BFloat16> m(kN, BFloat16(1.0f)), v = m;
+  for (uint32_t t = 1; t <= kUpdates; ++t) {
+    const auto grad = random_values<float>(kN, t, -1e-3, 1e-3);
+    kernels::optimizer_step<float>(
+        TestDevice{},
+        std::vector<ParameterUpdate<float>>{{.step = step,
+                                             .param = exact_param.data(),
+                                             .grad = grad.data(),
+                                             .state = {exact_m.data(), exact_v.data()},
+                                             .n = kN}},
+        {});
+    kernels::optimizer_step<float>(
+        TestDevice{},
+        std::vector<ParameterUpdate<float>>{{.step = step,
+                                             .param = param.data(),
+                                             .grad = grad.data(),
+                                             .state = {},
+                                             .n = kN,
+                                             .rounded_state = {m.data(), v.data()},
+                                             .update = t}},
+        {});
+  }
+  finish_work();
+  double mean = 0, square = 0;
+  for (const BFloat16 x : v) {
+    mean += static_cast<float>(x) / kN;
+    square += static_cast<double>(static_cast<float>(x)) * static_cast<float>(x) / kN;
+  }
+  EXPECT_NEAR(mean, std::pow(0.999, kUpdates), 1e-3);
+  EXPECT_NEAR(mean, exact_v[0], 1e-3);
+  // Independent draws: a walk of so many steps of a unit of 2^-8 with variance p (1 - p).
+  EXPECT_NEAR(std::sqrt(square - mean * mean), 0x1p-8 * std::sqrt(kUpdates * 0.25 * 0.75), 5e-3);
+  for (int64_t i = 0; i < kN; ++i) ASSERT_NEAR(param[i], exact_param[i], 0.15 * 20) << i;
+}
+
+// Wherever an element lies, it is rounded alike; another update rounds it otherwise.
+TEST(OptimizerBFloat16, RoundingDoesNotDependOnThePlace) {
+  constexpr int64_t kN = 5000, kCut = 1235;
+  const auto grad = random_values<float>(kN, 1);
+  const auto begin = random_values<BFloat16>(kN, 3, 0.1, 1);
+  const auto updated = [&](std::vector<int64_t> cuts, uint32_t number) {
+    Values<float> param(kN, 0.0f);
+    Values<BFloat16> m = begin, v = begin;
+    std::vector<ParameterUpdate<float>> updates;
+    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+      updates.push_back({.step = kAdam,
+                         .param = param.data() + cuts[i],
+                         .grad = grad.data() + cuts[i],
+                         .state = {},
+                         .n = cuts[i + 1] - cuts[i],
+                         .rounded_state = {m.data() + cuts[i], v.data() + cuts[i]},
+                         .update = number});
+    }
+    kernels::optimizer_step<float>(TestDevice{}, updates, {});
+    finish_work();
+    return std::pair(widen(m), widen(v));
+  };
+  const auto whole = updated({0, kN}, 1);
+  EXPECT_EQ(updated({0, kCut, kN}, 1), whole);
+  EXPECT_NE(updated({0, kN}, 2), whole);
+}
+
 TEST(OptimizerBFloat16, MovingAverageStaysInFloat) {
   const int64_t n = 4099;
   const auto value = random_values<BFloat16>(n, 1);
