@@ -124,16 +124,19 @@ HWY_INLINE hn::Vec<D> load_either(Io io, D d, const hn::TFromD<D>* wide, const T
   return wide != nullptr ? io.load(d, wide + i) : io.load(d, other + i);
 }
 
-// The vector form of rounded_at_random().
-template <class D, class U = hn::RebindToUnsigned<D>>
-HWY_INLINE hn::Vec<D> rounded_at_random(D d, hn::Vec<D> v, hn::Vec<U> draw) {
+// The vector form of rounded_at_random(), to memory.
+template <class Io, class D, class U = hn::RebindToUnsigned<D>>
+HWY_INLINE void store_rounded(Io io, D d, hn::Vec<D> v, hn::Vec<U> draw, BFloat16* p) {
   const U bits;
   const auto number = hn::BitCast(bits, v);
-  auto x = hn::Xor(hn::Mul(number, hn::Set(bits, 0xc2b2ae3dU)), draw);
+  auto x = hn::Xor(number, draw);
   x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(bits, 0x7feb352dU));
-  x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(bits, 0x846ca68bU));
-  const auto sum = hn::Add(number, hn::ShiftRight<16>(x));
-  return hn::BitCast(d, hn::And(sum, hn::Set(bits, 0xffff0000U)));
+  const auto upper = hn::ShiftRight<16>(hn::Add(number, hn::ShiftRight<16>(x)));
+  if constexpr (std::is_same_v<Io, Whole>) {
+    hn::StoreU(hn::TruncateTo(Halves<D>(), upper), Halves<D>(), &p->bits);
+  } else {
+    io.store(d, hn::BitCast(d, hn::ShiftLeft<16>(upper)), p);
+  }
 }
 
 // The last elements go through whole vectors, too: an element's result must not depend on where a
@@ -173,8 +176,7 @@ void update_with(const Rule& rule, const ParameterUpdate<T>& update,
       const auto draw = hn::Add(hn::Mul(hn::BitCast(bits, drawn_by), hn::Set(bits, 0x9e3779b1U)),
                                 hn::Set(bits, rounding_draw(0, update.update)));
       for (int k = 0; k < kStates; ++k) {
-        io.store(d, rounded_at_random(d, s[k], draw),
-                 update.rounded_state[static_cast<size_t>(k)] + i);
+        store_rounded(io, d, s[k], draw, update.rounded_state[static_cast<size_t>(k)] + i);
       }
     } else {
       for (int k = 0; k < kStates; ++k) io.store(d, s[k], state[k] + i);

@@ -30,12 +30,10 @@ TAPESTRY_HOST_DEVICE inline uint32_t rounding_draw(uint32_t gradient, uint32_t u
   return gradient * 0x9e3779b1U + update * 0x85ebca77U;
 }
 /// The bits of a float, rounded to bfloat16 away from 0 with a probability of what is cut off: a
-/// hash (two rounds of shifts and odd factors) of the draw and of the bits is added below them.
+/// hash of the draw and of the bits is added to the lower half, which is then cleared.
 TAPESTRY_HOST_DEVICE inline uint32_t rounded_at_random(uint32_t bits, uint32_t draw) {
-  uint32_t x = bits * 0xc2b2ae3dU ^ draw;
-  x = (x ^ x >> 16) * 0x7feb352dU;
-  x = (x ^ x >> 15) * 0x846ca68bU;
-  return (bits + (x >> 16)) & 0xffff0000U;
+  const uint32_t x = bits ^ draw;
+  return (bits + (((x ^ x >> 16) * 0x7feb352dU) >> 16)) & 0xffff0000U;
 }
 
 /// p -= lr * (g + weight_decay * p)
