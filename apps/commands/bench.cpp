@@ -12,6 +12,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/bench.h"
 #include "apps/commands/bench_ranks.h"
+#include "apps/commands/number_bounds.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/answers/placeholders.h"
@@ -383,10 +384,10 @@ void add_bench(CLI::App& app, TrainingBench& arguments) {
                  "tokens of each answer");
   add_decoding(app, arguments.decode);
   app.add_option("--steps", arguments.steps, "timed steps, or rounds of --decode")
-      ->check(CLI::PositiveNumber)
+      ->check(number_from<int64_t>(1))
       ->capture_default_str();
   app.add_option("--warmup-steps", arguments.warmup_steps, "steps before those")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_from<int64_t>(0))
       ->capture_default_str();
   app.add_option("--json", arguments.json, "also write the figures to this file");
 }

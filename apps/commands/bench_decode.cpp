@@ -12,6 +12,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/bench.h"
+#include "apps/commands/number_bounds.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/answers/placeholders.h"
 #include "apps/tasks/answers/translator.h"
@@ -312,7 +313,7 @@ void add_decoding(CLI::App& app, DecodingBench& bench) {
   add_search_key(app, decode->search, "num_beams", "of --decode (default: the config's)")
       ->needs(flag);
   app.add_option("--threads", decode->threads, "of --decode; 0: as the config says")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_between(0, 1024))
       ->needs(flag);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "apps/commands/number_bounds.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 
@@ -91,7 +92,7 @@ void add_config(CLI::App& app, ConfigArguments& arguments) {
 void add_compute(CLI::App& app, ComputeArguments& arguments) {
   app.add_option("--device", arguments.device, "auto | cpu | cuda | cuda:N")->capture_default_str();
   app.add_option("--threads", arguments.threads, "CPU threads; 0: all cores")
-      ->check(CLI::Range(0, 1024))
+      ->check(number_between(0, 1024))
       ->capture_default_str();
 }
 
@@ -124,10 +125,12 @@ void add_search(CLI::App& app, SearchArguments& arguments,
   }
   app.add_option("--n-best", arguments.n_best,
                  "results of each line, best first: of beams, or with --do-sample so many draws")
-      ->check(CLI::PositiveNumber)
+      ->check(number_from<int64_t>(1))
       ->capture_default_str()
       ->group(kSearchGroup);
-  app.add_option("--seed", arguments.seed, "of the draws")->group(kSearchGroup);
+  app.add_option("--seed", arguments.seed, "of the draws")
+      ->check(number_from<uint64_t>(0))
+      ->group(kSearchGroup);
 }
 
 CLI::Option* add_search_key(CLI::App& app, SearchArguments& arguments, const std::string& key,

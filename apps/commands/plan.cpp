@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "apps/commands/command.h"
+#include "apps/commands/number_bounds.h"
 #include "apps/commands/options.h"
 #include "apps/run/memory_plan.h"
 #include "apps/run/pretrained.h"
@@ -150,7 +151,7 @@ void add_plan(CLI::App& app, PlanArguments& arguments) {
   add_config(app, arguments);
   app.add_option("--ranks", arguments.ranks, "that share it: figures of one of them")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(number_from<int64_t>(1));
 }
 
 }  // namespace

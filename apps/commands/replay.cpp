@@ -8,6 +8,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/run_folder.h"
 #include "apps/commands/command.h"
+#include "apps/commands/number_bounds.h"
 #include "apps/run/start.h"
 #include "apps/run/trainer/trainer.h"
 #include "core/base/printable.h"
@@ -162,12 +163,12 @@ void add_replay(CLI::App& app, ReplayArguments& arguments) {
   app.add_option("run", arguments.run, "run folder")->required();
   app.add_option("--step", arguments.step,
                  "the update, 1 for the first; without it the last records are listed")
-      ->check(CLI::PositiveNumber);
+      ->check(number_from<int64_t>(1));
   app.add_option("--texts", arguments.texts, "rows shown of each micro-batch; 0: all")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from<int64_t>(0));
   app.add_option("--threads", arguments.threads, "0: as the config says")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_between(0, 1024));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include "apps/commands/command.h"
+#include "apps/commands/number_bounds.h"
 #include "apps/commands/options.h"
 #include "apps/commands/padded.h"
 #include "apps/commands/pages/report.h"
@@ -143,20 +144,22 @@ void add_sweep(CLI::App& app, SweepOptions& options) {
       ->required();
   app.add_option("--trials", options.trials,
                  "different draws; without ranges it may be left out: all cells of the grid")
-      ->check(CLI::Range(int64_t{1}, int64_t{100000}));
+      ->check(number_between(int64_t{1}, int64_t{100000}));
   CLI::Option* const halving = app.add_flag(
       "--halving", options.halving,
       "successive halving: all trials train for a while, the better part of them goes on");
   app.add_option("--factor", options.factor, "one of this number of trials goes on")
-      ->check(CLI::Range(2, 16))
+      ->check(number_between(2, 16))
       ->needs(halving)
       ->capture_default_str();
   app.add_option("--seeds", options.seeds, "runs of each trial, with seeds one after the other")
-      ->check(CLI::Range(1, 31))
+      ->check(number_between(1, 31))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the draws")->capture_default_str();
+  app.add_option("--seed", options.seed, "of the draws")
+      ->check(number_from<uint64_t>(0))
+      ->capture_default_str();
   app.add_option("--processes", options.processes, "trials that train at the same time")
-      ->check(CLI::Range(1, 1024))
+      ->check(number_between(1, 1024))
       ->capture_default_str();
 }
 

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "apps/commands/command.h"
+#include "apps/commands/number_bounds.h"
 #include "apps/commands/options.h"
 #include "apps/commands/pages/report.h"
 #include "apps/config/reference.h"
@@ -58,7 +59,7 @@ void add_train(CLI::App& app, TrainArguments& arguments, Program& program) {
   app.add_option("--stop-at", arguments.stop_at,
                  "saves and ends after this update; a later start goes on with the same bits")
       ->type_name("UPDATE")
-      ->check(CLI::PositiveNumber);
+      ->check(number_from<int64_t>(1));
   app.add_flag_callback(
       "--help-keys",
       [&program] {

@@ -118,8 +118,28 @@ class ConfigSession {
       return section.empty() ? concat("; '", key, "' belongs to the top level.")
                              : concat("; '", key, "' belongs to '", section, "'.");
     }
-    if (unknown.known.empty() || unknown.known.size() > kListable) return ".";
-    return concat("; known: ", join(unknown.known, ", "), '.');
+    if (unknown.known.empty()) return ".";
+    if (unknown.known.size() <= kListable) {
+      return concat("; known: ", join(unknown.known, ", "), '.');
+    }
+    const std::string below = nearest_below(unknown);
+    if (!below.empty()) return concat("; did you mean '", below, "'?");
+    const std::string what = unknown.section.empty() ? "" : " " + unknown.section;
+    return concat("; `tapestry help", what, "` lists the keys.");
+  }
+
+  // A key of a section within its own that it may be meant to be, or "".
+  std::string nearest_below(const Unknown& unknown) const {
+    std::vector<std::string> keys, paths;
+    for (const auto& [section, key] : known_) {
+      if (key.empty() || unknown.section.empty()) continue;
+      if (!section.starts_with(unknown.section + '.')) continue;
+      keys.push_back(key);
+      paths.push_back(concat(section, '.', key));
+    }
+    const std::string nearest = nearest_name(unknown.key, keys);
+    if (nearest.empty()) return "";
+    return paths[static_cast<size_t>(std::ranges::find(keys, nearest) - keys.begin())];
   }
 
   bool is_section(const std::string& path) const {

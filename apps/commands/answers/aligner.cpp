@@ -1,4 +1,5 @@
 #include "apps/commands/answers/aligner.h"
+#include "apps/commands/number_bounds.h"
 
 #include <numeric>
 
@@ -24,7 +25,7 @@ void add_alignments(CLI::App& app, AlignmentArguments& arguments) {
       ->capture_default_str();
   app.add_option("--alignment-layer", arguments.layer,
                  "of the decoder, from 1; 0: the last but one")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_from<int64_t>(0))
       ->capture_default_str();
 }
 

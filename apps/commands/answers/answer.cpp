@@ -5,6 +5,7 @@
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
+#include "apps/commands/number_bounds.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/question_answering.h"
 #include "core/cpu/parallel.h"
@@ -132,7 +133,7 @@ void add_answer(CLI::App& app, AnswerArguments& arguments) {
   app.add_flag("--jsonl", arguments.jsonl,
                "lines are JSON objects with the fields context and question");
   app.add_option("--n-best", arguments.n_best, "answers to each question, best first")
-      ->check(CLI::PositiveNumber)
+      ->check(number_from<int64_t>(1))
       ->capture_default_str();
   add_input(app, arguments);
   add_output(app, arguments, "lines answered at a time");

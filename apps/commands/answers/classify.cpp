@@ -12,6 +12,7 @@
 #include "apps/commands/answers/label_lines.h"
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
+#include "apps/commands/number_bounds.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classes/classification.h"
@@ -172,11 +173,11 @@ void add_classify(CLI::App& app, ClassifyArguments& arguments) {
   add_output(app, arguments, "texts classified at a time");
   app.add_option("--top-k", arguments.top_k,
                  "classes and probabilities in a line, the most probable first")
-      ->check(CLI::PositiveNumber)
+      ->check(number_from<int64_t>(1))
       ->capture_default_str();
   app.add_option("--threshold", arguments.threshold,
                  "of a model of multi_label: the classes with this probability or more")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0.0, 1.0))
       ->capture_default_str();
   add_detail(app, arguments.detail,
              "jsonl: classes with probabilities; of words labels, probabilities and entities");

@@ -6,6 +6,7 @@
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
+#include "apps/commands/number_bounds.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/text_models.h"
@@ -135,7 +136,7 @@ void add_fill_mask(CLI::App& app, FillMaskArguments& arguments) {
   add_input(app, arguments);
   add_output(app, arguments, "lines restored at a time; denoising models");
   app.add_option("--top-k", arguments.top_k, "words for each mask (default: 5); masked models")
-      ->check(CLI::PositiveNumber);
+      ->check(number_from<int64_t>(1));
   add_search_key(app, arguments.search, "num_beams",
                  "hypotheses kept (default: the config's); denoising models");
   add_attention(app, arguments);

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "apps/commands/number_bounds.h"
 #include "core/base/text.h"
 
 namespace tapestry {
@@ -45,7 +46,7 @@ void add_output(CLI::App& app, FilterArguments& arguments, const char* batch) {
       ->check(CLI::IsMember(names_of(FilterArguments::kIllFormed)))
       ->capture_default_str();
   app.add_option("--batch-size", arguments.batch_size, batch)
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(number_between(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
 }
 

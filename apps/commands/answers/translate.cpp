@@ -10,6 +10,7 @@
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
+#include "apps/commands/number_bounds.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/answers/answered_text.h"
 #include "apps/tasks/answers/translator.h"
@@ -346,7 +347,7 @@ void add_translate(CLI::App& app, TranslateArguments& arguments) {
   app.add_option("--max-source-length", arguments.max_source_length,
                  "tokens of a source line: a longer one is cut, with a warning (default: 2048, or "
                  "the model's max_position_embeddings if that is more)")
-      ->check(CLI::PositiveNumber);
+      ->check(number_from<int64_t>(1));
   add_input(app, arguments);
   add_output(app, arguments,
              "lines that a thread translates at a time; others join as soon as some are done, out "

@@ -174,7 +174,7 @@ const Misfit kMisfits[] = {
      "unknown key 'split' in 'data.train'; known: tsv, csv, jsonl, images, labels, range, limit, "
      "weight."},
     {"ImagesWithoutAny", "classification", "data.image.height=28",
-     "unknown key 'image' in 'data'."},
+     "unknown key 'image' in 'data'; did you mean 'data.train.images'?"},
     {"MetricOfTranslation", "clm", "training.metric_for_best_model=bleu",
      "'training.metric_for_best_model' must be one of nll, loss, ppl, accuracy, got 'bleu'."},
     {"RougeThatIsNotMeasured", "translation", "training.metric_for_best_model=rouge_l",

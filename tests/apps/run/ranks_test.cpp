@@ -203,6 +203,42 @@ TEST_P(MuonOfRanks, AnotherNumberOfThemGoesOn) {
   }
 }
 
+// What is drawn for a text, or for the rounding of a state, does not depend on which rank draws it,
+// nor on a stop.
+class DrawsOfRanks : public RanksTest {};
+
+TEST_P(DrawsOfRanks, AnyNumberOfRanksHasTheSameBits) {
+  const std::map<std::string, std::vector<std::string>> draws = {
+      {"texts",
+       {"tokenizer={algorithm: bpe, vocab_size: 40, sampling: {source: {dropout: 0.2}, target: "
+        "{dropout: 0.2}}}",
+        "training.word_dropout=0.2", "training.r_drop=5"}},
+      {"states",
+       {"training.optimizer={name: adamw, state_dtype: bfloat16}", "dtype=bfloat16",
+        "training.ema_decay=0"}}};
+  for (const auto& [name, overrides] : draws) {
+    ASSERT_EQ(train(1, name, overrides).code, 0);
+    for (const auto& [ranks, shard] : {std::pair(2, "none"), std::pair(4, "optimizer")}) {
+      SCOPED_TRACE(concat(name, ": ", ranks, " ranks, shard ", shard));
+      std::vector<std::string> shared = overrides;
+      shared.push_back(concat("distributed.shard=", shard));
+      const std::string run = concat(name, '-', ranks);
+      TinyRunFolder::Outcome outcome = train(ranks, run, shared);
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      expect_equal(folder_.result(name), folder_.result(run));
+      EXPECT_EQ(metrics(name), metrics(run));
+      for (const int steps : {3, 6}) {
+        std::vector<std::string> part = shared;
+        part.push_back(concat("training.max_steps=", steps));
+        outcome = train(steps == 3 ? ranks : 1, run + "-elastic", part);
+        ASSERT_EQ(outcome.code, 0) << outcome.err;
+      }
+      expect_equal(folder_.result(name), folder_.result(run + "-elastic"));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Translation, DrawsOfRanks, testing::Values("translation"));
 INSTANTIATE_TEST_SUITE_P(Tasks, MuonOfRanks, testing::Values("translation", "images"));
 INSTANTIATE_TEST_SUITE_P(Translation, WeightsOfRanks, testing::Values("translation"));
 INSTANTIATE_TEST_SUITE_P(Clm, NormsOfRanks, testing::Values("clm"));
