@@ -1,3 +1,4 @@
+#include <bit>
 #include <type_traits>
 #include <variant>
 
@@ -105,8 +106,8 @@ struct RuleEntry {
   }
   __device__ Wider<T> rounded(Wider<T> value, Wider<T> gradient) const {
     if constexpr (sizeof(Wider<T>) == sizeof(float)) {
-      const uint32_t draw = rounding_draw(__float_as_uint(gradient), number);
-      return __uint_as_float(rounded_at_random(__float_as_uint(value), draw));
+      const uint32_t draw = rounding_draw(std::bit_cast<uint32_t>(gradient), number);
+      return std::bit_cast<float>(rounded_at_random(std::bit_cast<uint32_t>(value), draw));
     }
     return value;
   }
