@@ -1,7 +1,6 @@
 #include "core/kernels/cpu/classifier_tiles.h"
 
 #include "core/cpu/parallel.h"
-#include "core/kernels/cpu/linear_rows.h"
 #include "core/kernels/cpu/tile_product.h"
 
 namespace tapestry::kernels {
@@ -66,42 +65,23 @@ void ClassifierTiles<T>::logits(Range rows, Range classes, float* z) const {
 }
 
 template <class T>
-void ClassifierTiles<T>::row_gradients(Range rows, Range classes, const float* dz, float* dx,
-                                       bool add, TileOperand* transposed, int64_t row) const {
-  TileOperand packed(Side::kLeft, rows.size(), classes.size(), kTileForm<T>);
-  packed.pack({dz, classes.size(), true});
-  TileSession().multiply({.a = packed.view(),
-                          .b = weight_for_dx_->view({0, in_}, classes),
-                          .c = dx,
-                          .ldc = in_,
-                          .add = add});
-  if (transposed == nullptr) return;
-  pack_tiles({dz, classes.size(), false}, {0, transposed->strips()},
-             tiles_of({row, row + rows.size()}), *transposed);
-}
-
-template <class T>
-void ClassifierTiles<T>::weight_gradient(Range rows, const TileOperand& dz, float* d_weight,
-                                         bool add) const {
-  TileSession().multiply({.a = dz.view(),
-                          .b = x_for_d_weight_->view({0, in_}, rows),
-                          .c = d_weight,
-                          .ldc = in_,
-                          .add = add});
-}
-
-template <class T>
-void ClassifierTiles<T>::whole_weight_gradient(Range rows, const TileOperand& dz,
-                                               BFloat16* d_weight) const {
-  const LinearRows<BFloat16>& functions = linear_rows_functions<BFloat16>();
-  const auto deliver = [&](Range some, Range cols, const float* sums, int64_t stride) {
-    for (int64_t r = 0; r < some.size(); ++r) {
-      functions.deliver(sums + r * stride, 1, 0, d_weight + (some.begin + r) * in_ + cols.begin,
-                        cols.size());
-    }
-  };
-  TileSession().multiply(
-      {.a = dz.view(), .b = x_for_d_weight_->view({0, in_}, rows), .take = deliver});
+void ClassifierTiles<T>::gradients(Range rows, Range classes, const Gradients& args) const {
+  TileOperand dz(Side::kLeft, rows.size(), classes.size(), kTileForm<T>);
+  dz.pack({args.dz, classes.size(), true});
+  const TileSession session;
+  session.multiply({.a = dz.view(),
+                    .b = weight_for_dx_->view({0, in_}, classes),
+                    .c = args.dx,
+                    .ldc = in_,
+                    .add = args.add_dx});
+  if (args.d_weight == nullptr) return;
+  TileOperand transposed(Side::kLeft, classes.size(), rows.size(), kTileForm<T>);
+  transposed.pack({args.dz, classes.size(), false});
+  session.multiply({.a = transposed.view(),
+                    .b = x_for_d_weight_->view({0, in_}, rows),
+                    .c = args.d_weight,
+                    .ldc = in_,
+                    .add = args.add_d_weight});
 }
 
 template class ClassifierTiles<float>;

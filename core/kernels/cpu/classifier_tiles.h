@@ -23,15 +23,15 @@ class ClassifierTiles {
   /// z (rows.size(), classes.size()) = x W^T, on the calling thread.
   void logits(Range rows, Range classes, float* z) const;
 
-  /// Of dz, the gradient of the logits (rows.size(), classes.size()), on the calling thread:
-  /// dx (rows.size(), in) (=|+=) dz W; and unless `transposed` is null, keeps dz there for
-  /// weight_gradient(), from row `row` of all that it has room for: a left operand (classes, rows).
-  void row_gradients(Range rows, Range classes, const float* dz, float* dx, bool add,
-                     TileOperand* transposed, int64_t row) const;
-  /// dW (classes, in) (=|+=) dz^T x of the rows whose dz is kept, on the calling thread.
-  void weight_gradient(Range rows, const TileOperand& dz, float* d_weight, bool add) const;
-  /// The same where these are all rows: each sum is rounded once.
-  void whole_weight_gradient(Range rows, const TileOperand& dz, BFloat16* d_weight) const;
+  struct Gradients {
+    const float* dz;    ///< (rows.size(), classes.size())
+    float* dx;          ///< (rows.size(), in)
+    bool add_dx;        ///< add to dx
+    float* d_weight;    ///< (classes.size(), in), or null
+    bool add_d_weight;  ///< add to d_weight
+  };
+  /// dx (=|+=) dz W and dW (=|+=) dz^T x, on the calling thread.
+  void gradients(Range rows, Range classes, const Gradients& args) const;
 
  private:
   int64_t classes_, in_;

@@ -25,8 +25,7 @@ namespace {
 
 constexpr int64_t kTileClasses = 256;
 constexpr int64_t kBlockRows = 512;
-constexpr int64_t kCachedRows = 256;  // of a tile of logits, which then stay in the L2 cache
-constexpr int64_t kTasks = 8;         // at least, if the shape allows it
+constexpr int64_t kTasks = 8;  // at least, if the shape allows it
 constexpr int64_t kLogitBytes = int64_t{64} << 20;
 
 using kernels::Cut;
@@ -42,14 +41,12 @@ Cut even_cut(int64_t size, int64_t longest, int64_t step) {
 // How the work is cut: classes into tiles, tiles into groups, rows into chunks, chunks into blocks.
 // A task computes the gradients of one block and one group.
 struct Plan {
-  /// `spared`: bytes of the sums of chunks, which a single chunk of a single block does without.
-  Plan(int64_t rows, int64_t classes, int64_t element_bytes, int64_t step, int64_t spared)
+  Plan(int64_t rows, int64_t classes, int64_t element_bytes, int64_t step)
       : tiles(even_cut(classes, kTileClasses, step)), groups(tiles.count(), kTasks) {
     const int64_t blocks = (kTasks + groups.count() - 1) / groups.count();
-    const int64_t row_bytes = classes * element_bytes;
-    const int64_t affordable = std::max<int64_t>(kBlockRows / 4, kLogitBytes / row_bytes);
-    const bool whole = spared > 0 && blocks == 1 && rows * row_bytes <= kLogitBytes + spared;
-    chunks = even_cut(rows, whole ? rows : std::min(blocks * kBlockRows, affordable), step);
+    const int64_t affordable =
+        std::max<int64_t>(kBlockRows / 4, kLogitBytes / (classes * element_bytes));
+    chunks = even_cut(rows, std::min(blocks * kBlockRows, affordable), step);
     block_rows = even_cut(chunks.length, (chunks.length + blocks - 1) / blocks, step).length;
   }
 
@@ -116,8 +113,7 @@ class FusedCrossEntropy {
         rows_(rows),
         plan_(static_cast<int64_t>(rows.size()), shape.classes,
               (shape.softcap > 0 && args.dx != nullptr ? 2 : 1) * sizeof(W),
-              kernels::runs_on_tiles<T>(shape.precision) ? kernels::kTileDepth : 16,
-              weight_sum_bytes(shape, args)),
+              kernels::runs_on_tiles<T>(shape.precision) ? kernels::kTileDepth : 16),
         gradients_(args.dx != nullptr),
         logits_(plan_.tiles.count() * plan_.tiles.length * plan_.chunks.length),
         slopes_(shape.softcap > 0 && gradients_
@@ -129,9 +125,7 @@ class FusedCrossEntropy {
         target_leads_(plan_.chunks.length),
         gathered_(plan_.chunks.length * args.in),
         dx_parts_(gradients_ ? plan_.groups.count() * plan_.chunks.length * args.in : 0),
-        whole_(!kInPlace && weight_sum_bytes(shape, args) > 0 && plan_.chunks.count() == 1 &&
-               plan_.most_blocks() == 1),
-        d_weight_(gradients_ && !whole_ ? args.d_weight : nullptr, plan_.most_blocks(),
+        d_weight_(gradients_ ? args.d_weight : nullptr, plan_.most_blocks(),
                   shape.classes * args.in),
         d_bias_(gradients_ ? args.d_bias : nullptr, plan_.most_blocks(), shape.classes),
         wide_bias_(kInPlace || args.bias == nullptr ? 0 : shape.classes),
@@ -203,15 +197,6 @@ class FusedCrossEntropy {
     Scratch<W> parts_;
   };
 
-  // Bytes of the weight's gradient as a sum over chunks, where tiles could be without it.
-  static int64_t weight_sum_bytes(const CrossEntropyShape& shape,
-                                  const LinearCrossEntropy<T>& args) {
-    if constexpr (kInPlace || !kMayUseTiles) return 0;
-    const bool wanted = args.dx != nullptr && args.d_weight != nullptr;
-    const bool may = wanted && kernels::runs_on_tiles<T>(shape.precision);
-    return may ? shape.classes * args.in * static_cast<int64_t>(sizeof(W)) : 0;
-  }
-
   // The target of row i of the chunk.
   int32_t target(int64_t i) const { return args_.targets.targets[rows_[chunk_.begin + i]]; }
   double weight(int64_t i) const { return args_.targets.weight(rows_[chunk_.begin + i]); }
@@ -247,26 +232,12 @@ class FusedCrossEntropy {
     parallel_for(blocks.count() * plan_.tiles.count(), [&](int64_t task) {
       const int64_t tile = task / blocks.count();
       const Range rows = blocks[task % blocks.count()], classes = plan_.tiles[tile];
-      for_cached_rows(rows, [&](Range some) {
-        W* const z = tile_logits(tile) + some.begin * classes.size();
-        multiply_logits(some, classes, z);
-        for (int64_t i = some.begin; i < some.end; ++i) {
-          take_exponentials(i, tile, classes, z + (i - some.begin) * classes.size());
-        }
-      });
+      W* const z = tile_logits(tile) + rows.begin * classes.size();
+      multiply_logits(rows, classes, z);
+      for (int64_t i = rows.begin; i < rows.end; ++i) {
+        take_exponentials(i, tile, classes, z + (i - rows.begin) * classes.size());
+      }
     });
-  }
-
-  // On tiles, whose results do not depend on where the rows are cut.
-  template <class F>
-  void for_cached_rows(Range rows, F f) const {
-    const int64_t step = on_tiles() ? kCachedRows : std::max<int64_t>(1, rows.size());
-    for (int64_t i = rows.begin; i < rows.end; i += step) f({i, std::min(i + step, rows.end)});
-  }
-
-  bool on_tiles() const {
-    if constexpr (kMayUseTiles) return on_tiles_.has_value();
-    return false;
   }
 
   void multiply_logits(Range rows, Range classes, W* z) {
@@ -344,48 +315,13 @@ class FusedCrossEntropy {
 
   void tile_gradients(int64_t block, Range rows, int64_t tile, W* dx, bool first_of_group) {
     const Range classes = plan_.tiles[tile];
-    W* const dz = tile_logits(tile);
-    const auto compute = [&](Range some) {
-      for (int64_t i = some.begin; i < some.end; ++i) {
-        logit_gradient(i, tile, classes, dz + i * classes.size());
-      }
-      if (args_.d_bias != nullptr) {
-        add_bias_gradient(block, some, classes, dz + some.begin * classes.size());
-      }
-    };
-    if constexpr (kMayUseTiles) {
-      if (on_tiles_) return gradients_on_tiles(block, rows, tile, dx, first_of_group, compute);
+    W* const dz = tile_logits(tile) + rows.begin * classes.size();
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      logit_gradient(i, tile, classes, dz + (i - rows.begin) * classes.size());
     }
-    compute(rows);
-    multiply_gradients(rows, classes, dz + rows.begin * classes.size(), dx + rows.begin * args_.in,
-                       first_of_group, d_weight_part(block, classes));
-  }
-
-  // `compute` makes dz of some rows.
-  template <class F>
-  void gradients_on_tiles(int64_t block, Range rows, int64_t tile, W* dx, bool first_of_group,
-                          const F& compute) {
-    const Range classes = plan_.tiles[tile];
-    std::optional<kernels::TileOperand> transposed;
-    if (args_.d_weight != nullptr) {
-      transposed.emplace(kernels::TileOperand::Side::kLeft, classes.size(), rows.size(),
-                         kernels::kTileForm<T>);
-    }
-    for_cached_rows(rows, [&](Range some) {
-      compute(some);
-      on_tiles_->row_gradients(some, classes, tile_logits(tile) + some.begin * classes.size(),
-                               dx + some.begin * args_.in, /*add=*/!first_of_group,
-                               transposed ? &*transposed : nullptr, some.begin - rows.begin);
-    });
-    if (!transposed) return;
-    if constexpr (!kInPlace) {
-      if (whole_) {
-        return on_tiles_->whole_weight_gradient(rows, *transposed,
-                                                args_.d_weight + classes.begin * args_.in);
-      }
-    }
-    on_tiles_->weight_gradient(rows, *transposed, d_weight_part(block, classes),
-                               /*add=*/!first_chunk_);
+    if (args_.d_bias != nullptr) add_bias_gradient(block, rows, classes, dz);
+    multiply_gradients(rows, classes, dz, dx + rows.begin * args_.in, first_of_group,
+                       d_weight_part(block, classes));
   }
 
   // Parts that a shorter last chunk does not reach keep the sums of earlier chunks.
@@ -396,6 +332,16 @@ class FusedCrossEntropy {
 
   void multiply_gradients(Range rows, Range classes, const W* dz, W* dx, bool first_of_group,
                           W* d_weight) {
+    if constexpr (kMayUseTiles) {
+      if (on_tiles_) {
+        return on_tiles_->gradients(rows, classes,
+                                    {.dz = dz,
+                                     .dx = dx,
+                                     .add_dx = !first_of_group,
+                                     .d_weight = d_weight,
+                                     .add_d_weight = !first_chunk_});
+      }
+    }
     if (d_weight != nullptr) {
       multiply({.m = classes.size(),
                 .n = args_.in,
@@ -421,8 +367,7 @@ class FusedCrossEntropy {
 
   void add_bias_gradient(int64_t block, Range rows, Range classes, const W* dz) {
     W* const d_bias = d_bias_.of(block) + classes.begin;
-    const bool first = first_chunk_ && rows.begin == plan_.blocks(chunk_.size())[block].begin;
-    if (first) std::fill_n(d_bias, classes.size(), W{0});
+    if (first_chunk_) std::fill_n(d_bias, classes.size(), W{0});
     for (int64_t i = 0; i < rows.size(); ++i) {
       passes_.add(dz + i * classes.size(), classes.size(), d_bias);
     }
@@ -440,8 +385,7 @@ class FusedCrossEntropy {
   }
 
   void deliver_block_sums(int64_t blocks) {
-    const bool wanted = args_.d_weight != nullptr && !whole_;
-    const int64_t elements = wanted ? shape_.classes * args_.in : 0;
+    const int64_t elements = args_.d_weight != nullptr ? shape_.classes * args_.in : 0;
     parallel_ranges(elements, 1 << 14,
                     [&](int64_t begin, int64_t end) { d_weight_.deliver(blocks, begin, end); });
     if (args_.d_bias != nullptr) d_bias_.deliver(blocks, 0, shape_.classes);
@@ -467,7 +411,6 @@ class FusedCrossEntropy {
   Scratch<char> target_leads_;  // whether no earlier logit of its tile is as large
   Scratch<T> gathered_;
   Scratch<W> dx_parts_;  // (group, row, in)
-  const bool whole_;     // the weight's gradient is complete tile by tile, and stored at once
   BlockSums d_weight_;   // (class, in)
   BlockSums d_bias_;
   Scratch<W> wide_bias_;
