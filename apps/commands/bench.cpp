@@ -384,10 +384,10 @@ void add_bench(CLI::App& app, TrainingBench& arguments) {
                  "tokens of each answer");
   add_decoding(app, arguments.decode);
   app.add_option("--steps", arguments.steps, "timed steps, or rounds of --decode")
-      ->check(number_from<int64_t>(1))
+      ->check(number<int64_t>(at_least(1)))
       ->capture_default_str();
   app.add_option("--warmup-steps", arguments.warmup_steps, "steps before those")
-      ->check(number_from<int64_t>(0))
+      ->check(number<int64_t>(at_least(0)))
       ->capture_default_str();
   app.add_option("--json", arguments.json, "also write the figures to this file");
 }

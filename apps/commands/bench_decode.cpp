@@ -313,7 +313,7 @@ void add_decoding(CLI::App& app, DecodingBench& bench) {
   add_search_key(app, decode->search, "num_beams", "of --decode (default: the config's)")
       ->needs(flag);
   app.add_option("--threads", decode->threads, "of --decode; 0: as the config says")
-      ->check(number_between(0, 1024))
+      ->check(number<int>(between(0, 1024)))
       ->needs(flag);
 }
 

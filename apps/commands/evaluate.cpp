@@ -277,7 +277,7 @@ void add_evaluate(CLI::App& app, EvaluateArguments& arguments) {
                    "tokens by which blocks advance, each of which counts only those that the one "
                    "before does not predict: all but the first have more text before them")}) {
     app.add_option(name, *value, concat(meaning, " (default: as in the training)"))
-        ->check(number_between(int64_t{1}, BlockOptions::kLongest))
+        ->check(number<int64_t>(between(1, BlockOptions::kLongest)))
         ->needs(model);
   }
   app.add_flag("--json", arguments.json, "one JSON object");

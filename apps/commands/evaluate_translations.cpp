@@ -296,22 +296,22 @@ void add_bleu(CLI::App& app, TranslationArguments& arguments) {
       ->check(CLI::IsMember(names_of(kSmoothings)))
       ->capture_default_str();
   app.add_option("--smooth-value", bleu.smooth_value, "of floor (default 0.1) and add-k (1)")
-      ->check(number_from(0.0));
+      ->check(number<double>(at_least(0)));
   app.add_flag("--force", arguments.force,
                "no warning about hypotheses that look tokenized already");
 }
 
 void add_chrf(CLI::App& app, ChrfOptions& chrf) {
-  const CLI::Validator orders = number_between(0, ChrfOptions::kMostOrder);
+  const CLI::Validator orders = number<int>(between(0, ChrfOptions::kMostOrder));
   app.add_option("--chrf-char-order", chrf.char_order, "longest n-gram of characters")
-      ->check(number_between(1, ChrfOptions::kMostOrder))
+      ->check(number<int>(between(1, ChrfOptions::kMostOrder)))
       ->capture_default_str();
   app.add_option("--chrf-word-order", chrf.word_order,
                  "longest n-gram of words; 2: chrF++, as --metrics chrf++")
       ->check(orders)
       ->capture_default_str();
   app.add_option("--chrf-beta", chrf.beta, "weight of recall against precision")
-      ->check(number_between(1, ChrfOptions::kMostBeta))
+      ->check(number<int>(between(1, ChrfOptions::kMostBeta)))
       ->capture_default_str();
   app.add_flag("--chrf-whitespace", chrf.whitespace, "n-grams of characters hold white space");
   app.add_flag("--chrf-lowercase", chrf.lowercase, "compare lower-cased text");
@@ -341,14 +341,14 @@ void add_tests(CLI::App& app, TranslationArguments& arguments) {
   interval->excludes(bootstrap)->excludes(randomization);
   const auto add_draws = [&](const char* name, int64_t& draws, const char* meaning) {
     app.add_option(name, draws, meaning)
-        ->check(number_between(int64_t{1}, int64_t{100'000'000}))
+        ->check(number<int64_t>(between(1, 100'000'000)))
         ->capture_default_str();
   };
   add_draws("--confidence-n", arguments.confidence_n, "resamples of --confidence");
   add_draws("--paired-bs-n", arguments.paired_bs_n, "resamples of --paired-bs");
   add_draws("--paired-ar-n", arguments.paired_ar_n, "trials of --paired-ar");
   app.add_option("--seed", arguments.seed, "of these draws, which are sacreBLEU's")
-      ->check(number_from<uint64_t>(0))
+      ->check(number<int64_t>(at_least(0)))
       ->capture_default_str();
 }
 
@@ -365,7 +365,7 @@ TranslationScoring add_translations(CLI::App& app) {
       app.add_option("--reference", arguments->references, "file; given again: several");
   app.add_option("--num-refs", arguments->num_refs,
                  "references of a line, between tabs in one file")
-      ->check(number_between(int64_t{1}, int64_t{1000}))
+      ->check(number<int64_t>(between(1, 1000)))
       ->capture_default_str();
   app.add_flag("--optional-references", arguments->optional_references,
                "an empty line is no reference: sentences may have fewer than others");
@@ -379,7 +379,7 @@ TranslationScoring add_translations(CLI::App& app) {
   add_ter(app, arguments->options.ter);
   app.add_flag("--sentence-level", arguments->sentence_level, "a line for each sentence");
   app.add_option("--width", arguments->width, "digits of scores behind the point")
-      ->check(number_between(0, 17))
+      ->check(number<int>(between(0, 17)))
       ->capture_default_str();
   add_tests(app, *arguments);
   hypothesis->needs(reference);

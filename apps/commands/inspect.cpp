@@ -59,8 +59,7 @@ void print_training_memory(const ParamStore& store, const Config& config) {
     const int64_t of_each = states_of(rule);
     if (of_each == 0) return;
     add(fmt::format("{} state{} of {}", of_each, of_each == 1 ? "" : "s", name_of(rule)),
-        of_each * elements,
-        config.optimizer.state_dtype == DType::kBFloat16 ? DType::kBFloat16 : wide);
+        of_each * elements, state_type(config.optimizer, narrow));
   };
   if (matrices > 0) add_states(config.optimizer.type, matrices);
   add_states(type, trained - matrices);

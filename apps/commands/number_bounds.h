@@ -1,36 +1,32 @@
-// What a number on the command line may be.
+// Numbers on the command line, with the bounds and words of a config's.
 #pragma once
 
 #include <CLI/App.hpp>
 #include <charconv>
-#include <limits>
 #include <string>
 #include <type_traits>
 
+#include "apps/config/reader.h"
 #include "core/base/text.h"
 
 namespace tapestry {
 
-/// Refuses texts that are no T, and numbers outside [least, most]. (Those of CLI11 print all digits
+/// Refuses texts that are no T, and numbers outside the range. (CLI11's own checks print all digits
 /// of the largest double, and take numbers that do not fit.)
 template <class T>
-CLI::Validator number_between(T least, std::type_identity_t<T> most) {
-  const bool open = most == std::numeric_limits<T>::max();
-  const std::string bounds =
-      open ? concat("at least ", least) : concat("in [", least, ", ", most, ']');
-  const auto check = [=](std::string& text) {
+CLI::Validator number(const ConfigRange& range) {
+  const auto check = [range](std::string& text) -> std::string {
     T value{};
     const char* const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
-    const bool fits = error == std::errc() && stop == end && value >= least && value <= most;
-    const char* const kind = std::is_integral_v<T> ? "a whole number " : "a number ";
-    return fits ? std::string() : concat("must be ", kind, bounds, ", got '", text, "'.");
+    if (error != std::errc() || stop != end) {
+      const char* const kind = std::is_integral_v<T> ? "an integer" : "a number";
+      return concat("must be ", kind, ", got '", text, "'.");
+    }
+    if (range.contains(static_cast<double>(value))) return "";
+    return concat("must be ", range.text, ", got ", text, '.');
   };
-  return CLI::Validator(check, bounds);
-}
-template <class T>
-CLI::Validator number_from(T least) {
-  return number_between(least, std::numeric_limits<T>::max());
+  return CLI::Validator(check, range.text);
 }
 
 }  // namespace tapestry

@@ -92,7 +92,7 @@ void add_config(CLI::App& app, ConfigArguments& arguments) {
 void add_compute(CLI::App& app, ComputeArguments& arguments) {
   app.add_option("--device", arguments.device, "auto | cpu | cuda | cuda:N")->capture_default_str();
   app.add_option("--threads", arguments.threads, "CPU threads; 0: all cores")
-      ->check(number_between(0, 1024))
+      ->check(number<int>(between(0, 1024)))
       ->capture_default_str();
 }
 
@@ -125,11 +125,11 @@ void add_search(CLI::App& app, SearchArguments& arguments,
   }
   app.add_option("--n-best", arguments.n_best,
                  "results of each line, best first: of beams, or with --do-sample so many draws")
-      ->check(number_from<int64_t>(1))
+      ->check(number<int64_t>(at_least(1)))
       ->capture_default_str()
       ->group(kSearchGroup);
   app.add_option("--seed", arguments.seed, "of the draws")
-      ->check(number_from<uint64_t>(0))
+      ->check(number<int64_t>(at_least(0)))
       ->group(kSearchGroup);
 }
 

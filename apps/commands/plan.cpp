@@ -151,7 +151,7 @@ void add_plan(CLI::App& app, PlanArguments& arguments) {
   add_config(app, arguments);
   app.add_option("--ranks", arguments.ranks, "that share it: figures of one of them")
       ->capture_default_str()
-      ->check(number_from<int64_t>(1));
+      ->check(number<int64_t>(at_least(1)));
 }
 
 }  // namespace

@@ -163,12 +163,12 @@ void add_replay(CLI::App& app, ReplayArguments& arguments) {
   app.add_option("run", arguments.run, "run folder")->required();
   app.add_option("--step", arguments.step,
                  "the update, 1 for the first; without it the last records are listed")
-      ->check(number_from<int64_t>(1));
+      ->check(number<int64_t>(at_least(1)));
   app.add_option("--texts", arguments.texts, "rows shown of each micro-batch; 0: all")
       ->capture_default_str()
-      ->check(number_from<int64_t>(0));
+      ->check(number<int64_t>(at_least(0)));
   app.add_option("--threads", arguments.threads, "0: as the config says")
-      ->check(number_between(0, 1024));
+      ->check(number<int>(between(0, 1024)));
 }
 
 }  // namespace

@@ -144,22 +144,22 @@ void add_sweep(CLI::App& app, SweepOptions& options) {
       ->required();
   app.add_option("--trials", options.trials,
                  "different draws; without ranges it may be left out: all cells of the grid")
-      ->check(number_between(int64_t{1}, int64_t{100000}));
+      ->check(number<int64_t>(between(1, 100000)));
   CLI::Option* const halving = app.add_flag(
       "--halving", options.halving,
       "successive halving: all trials train for a while, the better part of them goes on");
   app.add_option("--factor", options.factor, "one of this number of trials goes on")
-      ->check(number_between(2, 16))
+      ->check(number<int>(between(2, 16)))
       ->needs(halving)
       ->capture_default_str();
   app.add_option("--seeds", options.seeds, "runs of each trial, with seeds one after the other")
-      ->check(number_between(1, 31))
+      ->check(number<int>(between(1, 31)))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the draws")
-      ->check(number_from<uint64_t>(0))
+      ->check(number<int64_t>(at_least(0)))
       ->capture_default_str();
   app.add_option("--processes", options.processes, "trials that train at the same time")
-      ->check(number_between(1, 1024))
+      ->check(number<int>(between(1, 1024)))
       ->capture_default_str();
 }
 

@@ -59,7 +59,7 @@ void add_train(CLI::App& app, TrainArguments& arguments, Program& program) {
   app.add_option("--stop-at", arguments.stop_at,
                  "saves and ends after this update; a later start goes on with the same bits")
       ->type_name("UPDATE")
-      ->check(number_from<int64_t>(1));
+      ->check(number<int64_t>(at_least(1)));
   app.add_flag_callback(
       "--help-keys",
       [&program] {

@@ -1,7 +1,8 @@
 #include "apps/commands/answers/aligner.h"
-#include "apps/commands/number_bounds.h"
 
 #include <numeric>
+
+#include "apps/commands/number_bounds.h"
 
 namespace tapestry {
 namespace {
@@ -25,7 +26,7 @@ void add_alignments(CLI::App& app, AlignmentArguments& arguments) {
       ->capture_default_str();
   app.add_option("--alignment-layer", arguments.layer,
                  "of the decoder, from 1; 0: the last but one")
-      ->check(number_from<int64_t>(0))
+      ->check(number<int64_t>(at_least(0)))
       ->capture_default_str();
 }
 

@@ -133,7 +133,7 @@ void add_answer(CLI::App& app, AnswerArguments& arguments) {
   app.add_flag("--jsonl", arguments.jsonl,
                "lines are JSON objects with the fields context and question");
   app.add_option("--n-best", arguments.n_best, "answers to each question, best first")
-      ->check(number_from<int64_t>(1))
+      ->check(number<int64_t>(at_least(1)))
       ->capture_default_str();
   add_input(app, arguments);
   add_output(app, arguments, "lines answered at a time");

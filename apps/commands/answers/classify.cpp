@@ -173,11 +173,11 @@ void add_classify(CLI::App& app, ClassifyArguments& arguments) {
   add_output(app, arguments, "texts classified at a time");
   app.add_option("--top-k", arguments.top_k,
                  "classes and probabilities in a line, the most probable first")
-      ->check(number_from<int64_t>(1))
+      ->check(number<int64_t>(at_least(1)))
       ->capture_default_str();
   app.add_option("--threshold", arguments.threshold,
                  "of a model of multi_label: the classes with this probability or more")
-      ->check(number_between(0.0, 1.0))
+      ->check(number<double>(between(0, 1)))
       ->capture_default_str();
   add_detail(app, arguments.detail,
              "jsonl: classes with probabilities; of words labels, probabilities and entities");

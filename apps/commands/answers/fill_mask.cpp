@@ -136,7 +136,7 @@ void add_fill_mask(CLI::App& app, FillMaskArguments& arguments) {
   add_input(app, arguments);
   add_output(app, arguments, "lines restored at a time; denoising models");
   app.add_option("--top-k", arguments.top_k, "words for each mask (default: 5); masked models")
-      ->check(number_from<int64_t>(1));
+      ->check(number<int64_t>(at_least(1)));
   add_search_key(app, arguments.search, "num_beams",
                  "hypotheses kept (default: the config's); denoising models");
   add_attention(app, arguments);

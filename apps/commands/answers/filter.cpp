@@ -46,7 +46,7 @@ void add_output(CLI::App& app, FilterArguments& arguments, const char* batch) {
       ->check(CLI::IsMember(names_of(FilterArguments::kIllFormed)))
       ->capture_default_str();
   app.add_option("--batch-size", arguments.batch_size, batch)
-      ->check(number_between(int64_t{1}, int64_t{1} << 20))
+      ->check(number<int64_t>(between(1, 1 << 20)))
       ->capture_default_str();
 }
 

@@ -296,7 +296,7 @@ void add_generate(CLI::App& app, GenerateArguments& arguments) {
                    ->excludes(jsonl);
   app.add_option("--system", arguments.system, "the first message of the talk")->needs(chat);
   app.add_option("--samples", arguments.samples, "continuations of each prompt")
-      ->check(number_from<int64_t>(1))
+      ->check(number<int64_t>(at_least(1)))
       ->capture_default_str();
   add_search(app, arguments.search, {"max_length_ratio", "source_language", "target_language"});
   app.add_option("--stop", arguments.stop, "text that ends a continuation; may be repeated");

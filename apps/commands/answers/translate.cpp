@@ -347,7 +347,7 @@ void add_translate(CLI::App& app, TranslateArguments& arguments) {
   app.add_option("--max-source-length", arguments.max_source_length,
                  "tokens of a source line: a longer one is cut, with a warning (default: 2048, or "
                  "the model's max_position_embeddings if that is more)")
-      ->check(number_from<int64_t>(1));
+      ->check(number<int64_t>(at_least(1)));
   add_input(app, arguments);
   add_output(app, arguments,
              "lines that a thread translates at a time; others join as soon as some are done, out "

@@ -240,20 +240,20 @@ void add_choice(CLI::App& app, DistilArguments& arguments) {
   app.add_option("--most-times", arguments.choice.most_times,
                  "leaves out translations with more than this number of tokens for each of their "
                  "source; 0: none")
-      ->check(number_between(0., 1e6))
+      ->check(number<double>(between(0, 1e6)))
       ->capture_default_str();
   app.add_option("--most-repeats", arguments.choice.most_repeats,
                  "leaves out translations that repeat this much more of themselves (a share of "
                  "their runs of four tokens) than their sources do; 1: none")
-      ->check(number_between(0., 1.))
+      ->check(number<double>(between(0, 1)))
       ->capture_default_str();
   auto* least = app.add_option("--min-score", arguments.selection.min_score,
                                "leaves out translations with a lower log-probability for each "
                                "token, the end counted")
-                    ->check(number_between(-1e6, 0.));
+                    ->check(number<double>(between(-1e6, 0)));
   app.add_option("--keep", arguments.selection.keep,
                  "keeps this share of the translations, those with the highest of these scores")
-      ->check(number_between(1e-9, 1.))
+      ->check(number<double>(between(1e-9, 1)))
       ->excludes(least);
 }
 
@@ -278,7 +278,7 @@ void add_distil(CLI::App& app, DistilArguments& arguments) {
   add_compute(app, arguments.compute);
   add_search(app, arguments.search);
   app.add_option("--batch-size", arguments.batch_size, "lines that a thread translates at a time")
-      ->check(number_between(int64_t{1}, int64_t{1} << 20))
+      ->check(number<int64_t>(between(1, 1 << 20)))
       ->capture_default_str();
 }
 

@@ -303,7 +303,7 @@ int run_watch(const WatchArguments& arguments) {
 void add_watch(CLI::App& app, WatchArguments& arguments) {
   app.add_option("runs", arguments.runs, "run folders")->required();
   app.add_option("--interval", arguments.interval, "seconds from one look to the next")
-      ->check(number_between(0.1, 3600.0))
+      ->check(number<double>(between(0.1, 3600)))
       ->capture_default_str();
   app.add_flag("--once", arguments.once, "print what is there and end");
   app.footer(

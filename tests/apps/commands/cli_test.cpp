@@ -354,15 +354,14 @@ TEST_F(CliTest, GradcheckPrintsATableAndJudges) {
 TEST_F(CliTest, NumbersOutsideTheirBoundsAreToldWithThem) {
   const std::string config = write("c.yaml", "task: clm\n");
   const std::pair<std::string, std::string> wrong[] = {
-      {"train c.yaml --stop-at 0", "--stop-at: must be a whole number at least 1, got '0'."},
-      {"train c.yaml --stop-at 2.5", "--stop-at: must be a whole number at least 1, got '2.5'."},
-      {"train c.yaml --stop-at 99999999999999999999", "got '99999999999999999999'."},
-      {"bench c.yaml --steps x", "--steps: must be a whole number at least 1, got 'x'."},
-      {"translate --model x --threads 2000",
-       "--threads: must be a whole number in [0, 1024], got '2000'."},
-      {"translate --model x --seed -1", "--seed: must be a whole number at least 0, got '-1'."},
-      {"classify --model x --threshold nan",
-       "--threshold: must be a number in [0, 1], got 'nan'."}};
+      {"train c.yaml --stop-at 0", "--stop-at: must be at least 1, got 0."},
+      {"train c.yaml --stop-at 2.5", "--stop-at: must be an integer, got '2.5'."},
+      {"train c.yaml --stop-at 99999999999999999999",
+       "must be an integer, got '99999999999999999999'."},
+      {"bench c.yaml --steps x", "--steps: must be an integer, got 'x'."},
+      {"translate --model x --threads 2000", "--threads: must be in [0, 1024], got 2000."},
+      {"translate --model x --seed -1", "--seed: must be at least 0, got -1."},
+      {"classify --model x --threshold nan", "--threshold: must be in [0, 1], got nan."}};
   for (const auto& [arguments, message] : wrong) {
     const Outcome outcome = tapestry(arguments + " </dev/null");
     EXPECT_EQ(outcome.code, 2) << arguments;
