@@ -53,9 +53,10 @@ NamedTensors GradientExchange::gather_state(const Optimizer& optimizer) {
       continue;
     }
     for (const auto& [kind, shape] : kinds_of(optimizer)) {
-      Tensor values = whole.at(kind).slice(param.begin, param.end);
-      if (optimizer.options().state_dtype == DType::kBFloat16) values = values.to(DType::kBFloat16);
-      state.emplace_back(concat(kind, '/', param.name), values.reshape(param.var.shape()));
+      const Tensor values = whole.at(kind).slice(param.begin, param.end);
+      state.emplace_back(
+          concat(kind, '/', param.name),
+          values.to(state_type(optimizer.options(), dtype_)).reshape(param.var.shape()));
     }
     if (counts) state.emplace_back("step/" + param.name, Tensor::from<int32_t>({steps[i]}, {}));
   }

@@ -52,7 +52,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, const NamedVars& params)
 Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGroup>& groups)
     : options_(options) {
   validate(options_);
-  const bool counts = counts_updates(options_), rounds = options_.state_dtype == DType::kBFloat16;
+  const bool counts = counts_updates(options_);
   NamedVars all;
   for (const ParamGroup& group : groups) {
     const double weight_decay = group.weight_decay.value_or(options_.weight_decay);
@@ -72,12 +72,12 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGro
   for (Slot& slot : slots_) {
     const Tensor& value = slot.var.value();
     const DType dtype = wider(value.dtype());
-    require(!rounds || dtype == DType::kFloat32, "state_dtype must be float32 beside ", dtype,
-            " parameters, got bfloat16.");
+    const DType state_dtype = state_type(options_, dtype);
+    require(state_dtype == dtype || dtype == DType::kFloat32, "state_dtype must be float32 beside ",
+            dtype, " parameters, got ", state_dtype, '.');
     check(value.dtype() == all.front().second.dtype(), "optimizer", "'", slot.name, "' is ",
           value.dtype(), ", '", all.front().first, "' ", all.front().second.dtype(), '.');
     for (const StateTensor& kept : state_of(options_, value.shape(), !slot.rows.empty())) {
-      const DType state_dtype = rounds ? DType::kBFloat16 : dtype;
       slot.state.push_back(Tensor::zeros(kept.shape, state_dtype, value.device()));
     }
     if (value.dtype() != dtype) slot.master = value.to(dtype);
@@ -192,7 +192,7 @@ void Optimizer::update(double learning_rate, const GradientTransform& transform)
         update.wide_grad = gradient.data<W>();
       }
       update.n = gradient.numel();
-      update.update = static_cast<uint32_t>(t);
+      update.number = static_cast<uint32_t>(t);
       for (size_t k = 0; k < slot.state.size(); ++k) {
         if (slot.state[k].dtype() == DType::kBFloat16) {
           update.rounded_state[k] = slot.state[k].template data<BFloat16>();

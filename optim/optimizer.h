@@ -71,7 +71,7 @@ struct OptimizerOptions {
   std::array<double, 2> betas = {0.9, 0.999};  ///< decays of the averages of g and of g^2
   double eps = 1e-8;
   /// Of the numbers that a rule keeps for each element: kFloat32, or kBFloat16 rounded at random
-  /// (core/kernels/optimizer.h). Float64 parameters have float64 ones. Not of muon.
+  /// (core/kernels/optimizer.h). Float64 parameters have float64 ones.
   DType state_dtype = DType::kFloat32;
   MuonOptions muon = {};  ///< betas and eps are those of the AdamW beside it
 };
@@ -93,14 +93,17 @@ OptimizerType elementwise_type(OptimizerType type);
 /// Numbers that a rule keeps for each element of the parameters; muon's, of matrices that it makes
 /// orthogonal.
 int64_t states_of(OptimizerType type);
+/// Their type, of parameters of `dtype`.
+DType state_type(const OptimizerOptions& options, DType dtype);
 
-/// The numbers of its options that a rule reads, besides weight_decay.
+/// The options that a rule reads, besides weight_decay.
 struct OptimizerReads {
   bool momentum = false;
   bool alpha = false;
   bool rho = false;
   bool betas = false;
   bool eps = false;
+  bool state_dtype = false;
   bool muon = false;
 };
 OptimizerReads reads_of(OptimizerType type);

@@ -17,11 +17,11 @@ void validate(const OptimizerOptions& options, const OptionReport& report) {
   fraction("rho", options.rho);
   for (const double beta : options.betas) fraction("betas", beta);
   not_negative("eps", options.eps);
-  const bool rounds = options.state_dtype == DType::kBFloat16;
-  report.expect(rounds || options.state_dtype == DType::kFloat32, "state_dtype",
-                "must be float32 or bfloat16, got ", options.state_dtype, '.');
-  report.expect(!rounds || options.type != OptimizerType::kMuon, "state_dtype",
-                "must be float32 with muon, got bfloat16.");
+  const bool may_round = reads_of(options.type).state_dtype;
+  report.expect(options.state_dtype == DType::kFloat32 ||
+                    (may_round && options.state_dtype == DType::kBFloat16),
+                "state_dtype", "must be float32 ", may_round ? "or bfloat16 " : "", "with ",
+                name_of(options.type), ", got ", options.state_dtype, '.');
   if (options.type == OptimizerType::kMuon) options.muon.validate(report);
 }
 

@@ -49,21 +49,23 @@ OptimizerRule rule_of(OptimizerType type) {
       return {.step = sgd};
     case OptimizerType::kMomentum:
     case OptimizerType::kNesterov:
-      return {.step = momentum, .reads = {.momentum = true}};
+      return {.step = momentum, .reads = {.momentum = true, .state_dtype = true}};
     case OptimizerType::kAdagrad:
-      return {.step = adagrad, .reads = {.eps = true}, .learning_rate = 1e-2};
+      return {.step = adagrad, .reads = {.eps = true, .state_dtype = true}, .learning_rate = 1e-2};
     case OptimizerType::kRmsprop:
-      return {.step = rmsprop, .reads = {.alpha = true, .eps = true}};
+      return {.step = rmsprop, .reads = {.alpha = true, .eps = true, .state_dtype = true}};
     case OptimizerType::kAdadelta:
       return {.step = adadelta,
-              .reads = {.rho = true, .eps = true},
+              .reads = {.rho = true, .eps = true, .state_dtype = true},
               .defaults = {.eps = 1e-6},
               .learning_rate = 1};
     case OptimizerType::kAdam:
-      return {.step = adam, .reads = {.betas = true, .eps = true}, .reads_t = true};
+      return {.step = adam,
+              .reads = {.betas = true, .eps = true, .state_dtype = true},
+              .reads_t = true};
     case OptimizerType::kAdamW:
       return {.step = adam,
-              .reads = {.betas = true, .eps = true},
+              .reads = {.betas = true, .eps = true, .state_dtype = true},
               .defaults = {.weight_decay = 1e-2},
               .reads_t = true};
     case OptimizerType::kMuon:
@@ -82,8 +84,11 @@ OptimizerOptions optimizer_defaults(OptimizerType type) {
 }
 
 bool counts_updates(const OptimizerOptions& options) {
-  const bool rounds = options.state_dtype == DType::kBFloat16 && states_of(options.type) > 0;
-  return rounds || rule_of(elementwise_type(options.type)).reads_t;
+  return options.state_dtype == DType::kBFloat16 || rule_of(elementwise_type(options.type)).reads_t;
+}
+
+DType state_type(const OptimizerOptions& options, DType dtype) {
+  return options.state_dtype == DType::kBFloat16 ? options.state_dtype : wider(dtype);
 }
 
 // The numbers of a step change neither names nor shapes.

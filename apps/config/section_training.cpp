@@ -74,8 +74,7 @@ void bind_optimizer(ConfigSection& s, Config& config) {
   }
   s.read_if(reads.eps, why, "eps", optimizer.eps, "Added to the denominator of a step.",
             positive());
-  s.read_choice_if(states_of(type) > 0 && type != OptimizerType::kMuon, why, "state_dtype",
-                   optimizer.state_dtype, named(kStateTypes),
+  s.read_choice_if(reads.state_dtype, why, "state_dtype", optimizer.state_dtype, named(kStateTypes),
                    "Of the means that a rule keeps for each number of the model. bfloat16 halves "
                    "their memory; they are rounded up or down at random, the same for any threads, "
                    "ranks and resumes.");

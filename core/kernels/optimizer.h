@@ -147,9 +147,9 @@ struct ParameterUpdate {
   /// The state in bfloat16, in place of `state`, whose pointers are then null; not of double. Each
   /// number is rounded up or down at random, so that a mean of many steps is right: rounded to the
   /// nearest, a moving average whose steps are less than half a unit would stand still. What is
-  /// drawn depends on the number, the gradient and `update`, not on where an element lies.
+  /// drawn depends on it, the gradient and the update's number, not on where an element lies.
   std::array<BFloat16*, kMostOptimizerStates> rounded_state = {};
-  uint32_t update = 0;
+  uint32_t number = 0;
 };
 
 /// One tensor of an exponential moving average.

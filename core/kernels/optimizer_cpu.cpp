@@ -174,7 +174,7 @@ void update_with(const Rule& rule, const ParameterUpdate<T>& update,
     if constexpr (kRounded) {
       const hn::RebindToUnsigned<Tag<T>> bits;
       const auto draw = hn::Add(hn::Mul(hn::BitCast(bits, drawn_by), hn::Set(bits, 0x9e3779b1U)),
-                                hn::Set(bits, rounding_draw(0, update.update)));
+                                hn::Set(bits, rounding_draw(0, update.number)));
       for (int k = 0; k < kStates; ++k) {
         store_rounded(io, d, s[k], draw, update.rounded_state[static_cast<size_t>(k)] + i);
       }

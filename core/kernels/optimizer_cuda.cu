@@ -25,19 +25,6 @@ __device__ void store(const Wider<T> (&from)[N], T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-// The same of numbers that bfloat16 holds exactly.
-template <class W, int N>
-__device__ void load_rounded(const BFloat16* from, W (&to)[N]) {
-  const auto pack = *reinterpret_cast<const Pack<BFloat16, N>*>(from);
-  for (int j = 0; j < N; ++j) to[j] = static_cast<float>(pack.v[j]);
-}
-template <class W, int N>
-__device__ void store_rounded(const W (&from)[N], BFloat16* to) {
-  Pack<BFloat16, N> pack;
-  for (int j = 0; j < N; ++j) pack.v[j] = BFloat16(static_cast<float>(from[j]));
-  *reinterpret_cast<Pack<BFloat16, N>*>(to) = pack;
-}
-
 // One tensor of an update, with the rule built from its step.
 template <class T, class Step>
 struct RuleEntry {
@@ -53,7 +40,7 @@ struct RuleEntry {
         wide_grad(update.wide_grad),
         master(update.master),
         n(update.n),
-        number(update.update) {
+        number(update.number) {
     for (int k = 0; k < kStates; ++k) {
       state[k] = update.state[k], rounded_state[k] = update.rounded_state[k];
       packed = packed && can_pack<Wider<T>>(0, state[k], rounded_state[k]);
@@ -74,13 +61,9 @@ struct RuleEntry {
     } else {
       load(grad + i, g);
     }
-    for (int k = 0; k < kStates; ++k) {
-      if (is_rounded()) {
-        load_rounded(rounded_state[k] + i, s[k]);
-      } else {
-        load(state[k] + i, s[k]);
-      }
-    }
+    with_state([&](auto state_of) {
+      for (int k = 0; k < kStates; ++k) load(state_of(k) + i, s[k]);
+    });
     for (int j = 0; j < N; ++j) {
       const Wider<T> scaled = scale * g[j];
       Wider<T> one[kStates + 1];
@@ -91,21 +74,24 @@ struct RuleEntry {
     }
     if (master != nullptr) store(p, master + i);
     store(p, param + i);
-    for (int k = 0; k < kStates; ++k) {
-      if (is_rounded()) {
-        store_rounded(s[k], rounded_state[k] + i);
-      } else {
-        store(s[k], state[k] + i);
-      }
-    }
+    with_state([&](auto state_of) {
+      for (int k = 0; k < kStates; ++k) store(s[k], state_of(k) + i);
+    });
   }
 
   // Of double there are no rounded states.
-  __device__ bool is_rounded() const {
-    return kStates > 0 && sizeof(Wider<T>) == sizeof(float) && rounded_state[0] != nullptr;
+  static constexpr bool kMayRound = kStates > 0 && sizeof(Wider<T>) == sizeof(float);
+  __device__ bool is_rounded() const { return kMayRound && rounded_state[0] != nullptr; }
+  // Calls f with what gives the pointer to a state.
+  template <class F>
+  __device__ void with_state(F f) const {
+    if constexpr (kMayRound) {
+      if (rounded_state[0] != nullptr) return f([this](int k) { return rounded_state[k]; });
+    }
+    f([this](int k) { return state[k]; });
   }
   __device__ Wider<T> rounded(Wider<T> value, Wider<T> gradient) const {
-    if constexpr (sizeof(Wider<T>) == sizeof(float)) {
+    if constexpr (kMayRound) {
       const uint32_t draw = rounding_draw(std::bit_cast<uint32_t>(gradient), number);
       return std::bit_cast<float>(rounded_at_random(std::bit_cast<uint32_t>(value), draw));
     }
