@@ -19,7 +19,7 @@ ClassCounts::ClassCounts(std::vector<std::string> names)
       confusion_(names_.size(), std::vector<int64_t>(names_.size())),
       ranks_(names_.size()) {}
 
-void ClassCounts::add(int64_t truth, std::span<const double> scores) {
+bool ClassCounts::add(int64_t truth, std::span<const double> scores) {
   check(scores.size() == names_.size(), "class scores", "expected a score for each of ",
         names_.size(), " classes, got ", scores.size(), '.');
   const auto own = static_cast<size_t>(truth);
@@ -32,6 +32,7 @@ void ClassCounts::add(int64_t truth, std::span<const double> scores) {
   ++confusion_[own][predicted];
   ++ranks_[rank];
   ++examples_;
+  return predicted == own;
 }
 
 double ClassCounts::top_k_accuracy(int64_t k) const {

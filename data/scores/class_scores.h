@@ -31,8 +31,8 @@ class ClassCounts {
   explicit ClassCounts(std::vector<std::string> names);
 
   /// Counts an example of class `truth` with the model's score of each class. The greatest score is
-  /// the prediction; of equal ones the first.
-  void add(int64_t truth, std::span<const double> scores);
+  /// the prediction; of equal ones the first. Returns whether it is right.
+  bool add(int64_t truth, std::span<const double> scores);
 
   int64_t examples() const { return examples_; }
   /// Percent of the examples whose class is among the k with the greatest scores. Classes with

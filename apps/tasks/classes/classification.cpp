@@ -238,8 +238,7 @@ Evaluation evaluate_kind(ModelFiles files, const std::string& device,
     const std::vector<int32_t> labels = batch.labels.template to_vector<int32_t>();
     for (size_t row = 0; row < labels.size(); ++row) {
       const auto of_row = std::span(scores).subspan(row * names.size(), names.size());
-      hits.add(std::ranges::max_element(of_row) - of_row.begin() == labels[row] ? 1 : 0, 1);
-      counts.add(labels[row], of_row);
+      hits.add(counts.add(labels[row], of_row) ? 1 : 0, 1);
     }
   });
   Evaluation result;

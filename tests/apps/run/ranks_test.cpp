@@ -26,21 +26,22 @@ const std::vector<std::string> kRun = {"training.gradient_accumulation_steps=4",
                                        "training.save_steps=3",
                                        "training.logging_steps=2"};
 
-class RanksTest : public testing::TestWithParam<std::string> {
+template <class Param>
+class RanksOf : public testing::TestWithParam<Param> {
  protected:
+  virtual std::string task() const = 0;
   void SetUp() override {
     if (!can_start_ranks()) GTEST_SKIP() << "no mpirun, or built without MPI";
   }
   TinyRunFolder::Outcome train(int ranks, const std::string& run,
                                std::vector<std::string> overrides = {}) const {
     overrides.insert(overrides.begin(), kRun.begin(), kRun.end());
-    if (GetParam() != "regression" && GetParam() != "images") {
+    if (task() != "regression" && task() != "images") {
       overrides.push_back("model.intermediate_size=1100");
     }
     std::string arguments;
     for (const std::string& override : overrides) arguments += " '" + override + "'";
-    return folder_.run_ranks(ranks,
-                             concat("train ", GetParam(), ".yaml output_dir=", run, arguments));
+    return folder_.run_ranks(ranks, concat("train ", task(), ".yaml output_dir=", run, arguments));
   }
   // Of lines of metrics, what does not depend on how many ranks there are.
   std::vector<nlohmann::json> metrics(const std::string& run) const {
@@ -52,7 +53,12 @@ class RanksTest : public testing::TestWithParam<std::string> {
     }
     return lines;
   }
-  TinyRunFolder folder_ = TinyRunFolder(concat("ranks-", GetParam()));
+  TinyRunFolder folder_ = TinyRunFolder("ranks");
+};
+
+class RanksTest : public RanksOf<std::string> {
+ protected:
+  std::string task() const override { return GetParam(); }
 };
 
 TEST_P(RanksTest, AnyNumberOfThemHasTheSameBits) {
@@ -156,90 +162,73 @@ TEST_P(RanksTest, AveragesOfSlicesAreRefusedInMixedPrecision) {
   expect_equal(folder_.result("alone"), folder_.result("whole"));
 }
 
-// A matrix that Muon makes orthogonal belongs to one rank as a whole.
-class MuonOfRanks : public RanksTest {
- protected:
-  // Averages of rounded weights whose masters other ranks have would be other ones.
-  static std::vector<std::string> of_muon(const std::string& dtype) {
-    return {"training.optimizer={name: muon, normuon_beta2: 0.9}", "dtype=" + dtype,
-            concat("training.ema_decay=", dtype == "float32" ? 0.9 : 0.0)};
+// Options whose effect could depend on which rank has what.
+struct RankOptions {
+  std::string name;
+  std::string task;
+  std::vector<std::string> overrides;
+};
+void PrintTo(const RankOptions& options, std::ostream* out) { *out << options.name; }
+
+// A matrix that Muon makes orthogonal belongs to one rank as a whole. Averages of rounded weights
+// whose masters other ranks have would be other ones.
+std::vector<RankOptions> rank_options() {
+  const std::string muon = "training.optimizer={name: muon, normuon_beta2: 0.9}";
+  std::vector<RankOptions> all;
+  for (const std::string task : {"translation", "images"}) {
+    all.push_back({task + "_muon", task, {muon, "training.ema_decay=0.9"}});
+    all.push_back({task + "_muon_rounded", task, {muon, "dtype=bfloat16", "training.ema_decay=0"}});
   }
+  all.push_back({"states_rounded",
+                 "translation",
+                 {"training.optimizer={name: adamw, state_dtype: bfloat16}", "dtype=bfloat16",
+                  "training.ema_decay=0"}});
+  all.push_back({"texts_drawn",
+                 "translation",
+                 {"tokenizer={algorithm: bpe, vocab_size: 40, sampling: {source: {dropout: 0.2}, "
+                  "target: {dropout: 0.2}}}",
+                  "training.word_dropout=0.2", "training.r_drop=5"}});
+  return all;
+}
+
+class OptionsOfRanks : public RanksOf<RankOptions> {
+ protected:
+  std::string task() const override { return GetParam().task; }
 };
 
-TEST_P(MuonOfRanks, AnyNumberOfRanksHasTheSameBits) {
-  for (const std::string dtype : {"float32", "bfloat16"}) {
-    const std::vector<std::string> overrides = of_muon(dtype);
-    ASSERT_EQ(train(1, dtype + "-alone", overrides).code, 0);
-    for (const int ranks : {2, 4}) {
-      for (const std::string shard : {"none", "optimizer"}) {
-        SCOPED_TRACE(concat(ranks, " ranks, shard ", shard, ", ", dtype));
-        const std::string run = concat(dtype, '-', ranks, '-', shard);
-        std::vector<std::string> sharded = overrides;
-        sharded.push_back("distributed.shard=" + shard);
-        const TinyRunFolder::Outcome outcome = train(ranks, run, sharded);
-        ASSERT_EQ(outcome.code, 0) << outcome.err;
-        expect_equal(folder_.result(dtype + "-alone"), folder_.result(run));
-        EXPECT_EQ(metrics(dtype + "-alone"), metrics(run));
-      }
-    }
-  }
-}
-
-TEST_P(MuonOfRanks, AnotherNumberOfThemGoesOn) {
-  for (const std::string dtype : {"float32", "bfloat16"}) {
-    const std::string alone = dtype + "-alone", elastic = dtype + "-elastic";
-    std::vector<std::string> overrides = of_muon(dtype);
-    overrides.emplace_back("training.eval_steps=2");
-    ASSERT_EQ(train(1, alone, overrides).code, 0);
-    int64_t steps = 0;
-    for (const int ranks : {2, 4, 1}) {
-      std::vector<std::string> part = overrides;
-      part.push_back(concat("training.max_steps=", steps += 2));
-      part.emplace_back("distributed.shard=optimizer");
-      const TinyRunFolder::Outcome outcome = train(ranks, elastic, part);
+TEST_P(OptionsOfRanks, AnyNumberOfRanksHasTheSameBits) {
+  ASSERT_EQ(train(1, "alone", GetParam().overrides).code, 0);
+  for (const int ranks : {2, 4}) {
+    for (const std::string shard : {"none", "optimizer"}) {
+      SCOPED_TRACE(concat(ranks, " ranks, shard ", shard));
+      const std::string run = concat(ranks, '-', shard);
+      std::vector<std::string> sharded = GetParam().overrides;
+      sharded.push_back("distributed.shard=" + shard);
+      const TinyRunFolder::Outcome outcome = train(ranks, run, sharded);
       ASSERT_EQ(outcome.code, 0) << outcome.err;
-    }
-    expect_equal(folder_.result(alone), folder_.result(elastic));
-  }
-}
-
-// What is drawn for a text, or for the rounding of a state, does not depend on which rank draws it,
-// nor on a stop.
-class DrawsOfRanks : public RanksTest {};
-
-TEST_P(DrawsOfRanks, AnyNumberOfRanksHasTheSameBits) {
-  const std::map<std::string, std::vector<std::string>> draws = {
-      {"texts",
-       {"tokenizer={algorithm: bpe, vocab_size: 40, sampling: {source: {dropout: 0.2}, target: "
-        "{dropout: 0.2}}}",
-        "training.word_dropout=0.2", "training.r_drop=5"}},
-      {"states",
-       {"training.optimizer={name: adamw, state_dtype: bfloat16}", "dtype=bfloat16",
-        "training.ema_decay=0"}}};
-  for (const auto& [name, overrides] : draws) {
-    ASSERT_EQ(train(1, name, overrides).code, 0);
-    for (const auto& [ranks, shard] : {std::pair(2, "none"), std::pair(4, "optimizer")}) {
-      SCOPED_TRACE(concat(name, ": ", ranks, " ranks, shard ", shard));
-      std::vector<std::string> shared = overrides;
-      shared.push_back(concat("distributed.shard=", shard));
-      const std::string run = concat(name, '-', ranks);
-      TinyRunFolder::Outcome outcome = train(ranks, run, shared);
-      ASSERT_EQ(outcome.code, 0) << outcome.err;
-      expect_equal(folder_.result(name), folder_.result(run));
-      EXPECT_EQ(metrics(name), metrics(run));
-      for (const int steps : {3, 6}) {
-        std::vector<std::string> part = shared;
-        part.push_back(concat("training.max_steps=", steps));
-        outcome = train(steps == 3 ? ranks : 1, run + "-elastic", part);
-        ASSERT_EQ(outcome.code, 0) << outcome.err;
-      }
-      expect_equal(folder_.result(name), folder_.result(run + "-elastic"));
+      expect_equal(folder_.result("alone"), folder_.result(run));
+      EXPECT_EQ(metrics("alone"), metrics(run));
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Translation, DrawsOfRanks, testing::Values("translation"));
-INSTANTIATE_TEST_SUITE_P(Tasks, MuonOfRanks, testing::Values("translation", "images"));
+TEST_P(OptionsOfRanks, AnotherNumberOfThemGoesOn) {
+  std::vector<std::string> overrides = GetParam().overrides;
+  overrides.emplace_back("training.eval_steps=2");
+  ASSERT_EQ(train(1, "alone", overrides).code, 0);
+  int64_t steps = 0;
+  for (const int ranks : {2, 4, 1}) {
+    std::vector<std::string> part = overrides;
+    part.push_back(concat("training.max_steps=", steps += 2));
+    part.emplace_back("distributed.shard=optimizer");
+    const TinyRunFolder::Outcome outcome = train(ranks, "elastic", part);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+  expect_equal(folder_.result("alone"), folder_.result("elastic"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OptionsOfRanks, testing::ValuesIn(rank_options()),
+                         [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Translation, WeightsOfRanks, testing::Values("translation"));
 INSTANTIATE_TEST_SUITE_P(Clm, NormsOfRanks, testing::Values("clm"));
 INSTANTIATE_TEST_SUITE_P(Clm, StopsOfRanks, testing::Values("clm"));
