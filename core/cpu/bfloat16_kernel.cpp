@@ -31,7 +31,7 @@ bool ask_for_tiles() {
   // them.
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;
-  return cpu_traits().amx_bf16 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return cpu_traits().amx_tile && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ CpuTraits cpu_traits_of(const CpuAnswers& answers) {
                  edx_7 = answers.leaf_7[kEdx];
   traits.avx = bit(ecx_1, 28) && saved(kAvxRegisters);
   traits.avx2 = traits.avx && bit(ebx_7, 5) && bit(ecx_1, 12);
+  traits.avx_vnni = traits.avx2 && bit(answers.leaf_7_1[kEax], 4);
   traits.avx512 = bit(ebx_7, 16) && bit(ebx_7, 17) && bit(ebx_7, 28) && bit(ebx_7, 30) &&
                   bit(ebx_7, 31) && saved(kAvx512Registers);
   traits.avx512_bf16 = traits.avx512 && bit(answers.leaf_7_1[kEax], 5);

@@ -16,7 +16,8 @@ struct CpuTraits {
   int family = 0;  ///< as CPUID counts: 6 is Intel's, 0x19 AMD's Zen 3 and 4, 0x1a its Zen 5
   int model = 0;   ///< within the family: 143 of family 6 is Sapphire Rapids
   bool avx = false;
-  bool avx2 = false;    ///< with FMA
+  bool avx2 = false;  ///< with FMA
+  bool avx_vnni = false;
   bool avx512 = false;  ///< the F, CD, BW, DQ and VL of Skylake-X
   bool avx512_bf16 = false;
   bool avx512_vnni = false;

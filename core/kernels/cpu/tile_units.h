@@ -2,11 +2,15 @@
 //   open(), close(): it may be used between them, on this thread
 //   multiply_block(block, c, ldc, add): c (32, 32) (=|+=) the product of the block, of which only
 //     block.rows and block.cols are wanted; what lies beyond may be written
-// or eight registers of 16 rows of 64 bytes, with which tile_product-inl.h does that:
+// or eight registers of 16 rows of 64 bytes, or as many rows as open(config) says, with which
+// tile_product-inl.h does that:
 //   prefetch(memory): a line that will be written
 //   fetch(memory): a tile that will be loaded
 //   zero<C>(), load<R>(memory, bytes between rows), store<C>(memory, bytes between rows)
 //   multiply<C, A, B>(): C (16, 16 float) += A (16, 32 bfloat16) B (16 pairs of 32, 16 columns)
+//   multiply_bytes<C, A, B>(): C (16, 16 int32) += A (16, 64 unsigned bytes) B (16 fours of 64
+//   signed
+//     bytes, 16 columns)
 #pragma once
 
 #include <array>
@@ -42,12 +46,14 @@ struct alignas(64) TileConfig {
 static_assert(sizeof(TileConfig) == 64);
 inline constexpr TileConfig kTileConfig{};
 
-/// AMX-BF16, in assembly: the intrinsics of GCC 12 tell the compiler of 8 of the 64 bytes that the
+/// AMX, in assembly: the intrinsics of GCC 12 tell the compiler of 8 of the 64 bytes that the
 /// configuration has and of no memory that tiles load or store, so it may drop or move stores to
 /// them. Use it only after tiles_allowed().
 class AmxTiles {
  public:
-  static void open() { asm volatile("ldtilecfg %0" : : "m"(kTileConfig) : "memory"); }
+  static void open(const TileConfig& config = kTileConfig) {
+    asm volatile("ldtilecfg %0" : : "m"(config) : "memory");
+  }
   /// Gives the registers back, so that the system need not save them.
   static void close() { asm volatile("tilerelease" : : : "memory"); }
   static void prefetch(const float* line) { asm volatile("prefetchw (%0)" : : "r"(line)); }
@@ -76,6 +82,10 @@ class AmxTiles {
   static void multiply() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
   }
+  template <int kC, int kA, int kB>
+  static void multiply_bytes() {
+    asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+  }
 };
 
 /// The same by plain arithmetic, with the same bits: a product of tiles adds, for each element,
@@ -83,7 +93,7 @@ class AmxTiles {
 /// both sums, then C. Subnormal numbers are 0, going in and coming out.
 class EmulatedTiles {
  public:
-  static void open() {}
+  static void open(const TileConfig& config = kTileConfig) { rows() = config.rows; }
   static void close() {}
   static void prefetch(const float*) {}
   static void fetch(const BFloat16*) {}
@@ -93,16 +103,16 @@ class EmulatedTiles {
     registers()[kTile] = {};
   }
   template <int kTile>
-  static void load(const void* rows, int64_t stride) {
-    for (int64_t r = 0; r < 16; ++r) {
-      std::memcpy(registers()[kTile].data() + r * 64, static_cast<const char*>(rows) + r * stride,
+  static void load(const void* memory, int64_t stride) {
+    for (int64_t r = 0; r < rows()[kTile]; ++r) {
+      std::memcpy(registers()[kTile].data() + r * 64, static_cast<const char*>(memory) + r * stride,
                   64);
     }
   }
   template <int kTile>
-  static void store(void* rows, int64_t stride) {
-    for (int64_t r = 0; r < 16; ++r) {
-      std::memcpy(static_cast<char*>(rows) + r * stride, registers()[kTile].data() + r * 64, 64);
+  static void store(void* memory, int64_t stride) {
+    for (int64_t r = 0; r < rows()[kTile]; ++r) {
+      std::memcpy(static_cast<char*>(memory) + r * stride, registers()[kTile].data() + r * 64, 64);
     }
   }
   template <int kC, int kA, int kB>
@@ -122,11 +132,31 @@ class EmulatedTiles {
       }
     }
   }
+  template <int kC, int kA, int kB>
+  static void multiply_bytes() {
+    for (int64_t r = 0; r < rows()[kC]; ++r) {
+      const char* const a = registers()[kA].data() + r * 64;
+      for (int64_t j = 0; j < 16; ++j) {
+        char* const at = registers()[kC].data() + (r * 16 + j) * 4;
+        int32_t c;
+        std::memcpy(&c, at, sizeof(c));
+        for (int64_t k = 0; k < 64; ++k) {
+          const char b = registers()[kB][static_cast<size_t>((k / 4 * 16 + j) * 4 + k % 4)];
+          c += static_cast<uint8_t>(a[k]) * static_cast<int8_t>(b);
+        }
+        std::memcpy(at, &c, sizeof(c));
+      }
+    }
+  }
 
  private:
   using Register = std::array<char, 1024>;
   static std::array<Register, 8>& registers() {
     thread_local std::array<Register, 8> all{};
+    return all;
+  }
+  static std::array<uint8_t, 16>& rows() {
+    thread_local std::array<uint8_t, 16> all = kTileConfig.rows;
     return all;
   }
   static float flushed(float x) {

@@ -1,6 +1,8 @@
-// Products of 16 bits (PMADDWD), which cannot overflow: for processors without VNNI.
+// Products of 16 bits (PMADDWD), which cannot overflow, for processors without VNNI; and the choice
+// among the kernels of int8.
 #include <cstring>
 
+#include "core/cpu/bfloat16_kernel.h"
 #include "core/cpu/cpu_traits.h"
 #include "core/kernels/packed/packed_tile.h"
 
@@ -16,6 +18,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using kernels::PackedTile;
+using kernels::Range;
 
 constexpr int64_t kPanel = PackedMatrix::kPanel;
 constexpr int64_t kGroup = PackedMatrix::kGroup;
@@ -64,21 +67,27 @@ HWY_INLINE hn::Vec<Tag<int32_t>> add_products(hn::Vec<Tag<int32_t>> sum, const B
 #endif
 }
 
-// Row `row` of y from the sums of a panel.
-HWY_INLINE void deliver(const PackedTile& tile, int64_t row, int64_t panel, const int32_t* sums) {
+void deliver(const PackedTile& tile, Range rows, int64_t panel, const int32_t* sums, uint8_t flip) {
   const int64_t first = panel * kPanel;
-  float* const y = tile.y + row * tile.ldy + first;
   const float* const bias = tile.bias != nullptr ? tile.bias + first : nullptr;
   const float* const scales = tile.weight.scales() + first;
+  const int32_t* const too_much = tile.weight.sums() + first;
   const Tag<float> d;
-  const auto scale = hn::Set(d, tile.scales[row]);
+  const Tag<int32_t> di;
+  const auto flips = hn::Set(di, flip);
   each_vector(d, tile.columns(panel), [&](auto io, int64_t i) HWY_ATTR {
-    const auto sum = hn::ConvertTo(d, hn::Load(Tag<int32_t>(), sums + i));
-    auto v = hn::Mul(hn::Mul(sum, scale), hn::Load(d, scales + i));
-    if (bias != nullptr) v = hn::Add(v, io.load(d, bias + i));
-    io.store(d, v, y + i);
+    const auto surplus = hn::Mul(flips, hn::Load(di, too_much + i));
+    const auto scale = hn::Load(d, scales + i);
+    const auto added = bias != nullptr ? io.load(d, bias + i) : hn::Zero(d);
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      const auto sum = hn::Sub(hn::Load(di, sums + (row - rows.begin) * kPanel + i), surplus);
+      auto v = hn::Mul(hn::Mul(hn::ConvertTo(d, sum), hn::Set(d, tile.scales[row])), scale);
+      if (bias != nullptr) v = hn::Add(v, added);
+      io.store(d, v, tile.y + row * tile.ldy + first + i);
+    }
   });
 }
+kernels::DeliverFunction deliver_function() { return deliver; }
 
 template <int kHeight>
 void multiply(const PackedTile& tile, int64_t row, int64_t panel) {
@@ -109,13 +118,13 @@ void multiply(const PackedTile& tile, int64_t row, int64_t panel) {
       }
     }
   }
+  HWY_ALIGN int32_t block[kHeight * kPanel];
 #pragma GCC unroll 8
   for (int r = 0; r < kHeight; ++r) {
-    HWY_ALIGN int32_t block[kPanel];
 #pragma GCC unroll 32
-    for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, block + v * kLanes);
-    deliver(tile, row + r, panel, block);
+    for (int v = 0; v < kVectors; ++v) hn::Store(sums[r][v], d, block + r * kPanel + v * kLanes);
   }
+  deliver(tile, {row, row + kHeight}, panel, block, 0);
 }
 
 void multiply_tile(const PackedTile& tile) {
@@ -136,6 +145,7 @@ namespace tapestry {
 namespace {
 
 HWY_EXPORT(int8_tile);
+HWY_EXPORT(deliver_function);
 
 }  // namespace
 
@@ -143,12 +153,48 @@ namespace kernels {
 
 PackedTileFunction packed_int8_plain_tile() { return HWY_DYNAMIC_DISPATCH(int8_tile)(); }
 
+DeliverFunction packed_int8_deliver() { return HWY_DYNAMIC_DISPATCH(deliver_function)(); }
+
+bool can_run(Int8Kernel kernel) {
+  const CpuTraits& cpu = cpu_traits();
+  switch (kernel) {
+    case Int8Kernel::kAvxVnni:
+      return cpu.avx_vnni;
+    case Int8Kernel::kAvx512Vnni:
+      return cpu.avx512_vnni;
+    case Int8Kernel::kAmx:
+      return cpu.amx_int8 && cpu.avx512_vnni && tiles_allowed();
+    case Int8Kernel::kPlain:
+    case Int8Kernel::kAmxEmulated:
+      return true;
+  }
+  return false;
+}
+
 Int8Kernel int8_kernel() {
-  return cpu_traits().avx512_vnni ? Int8Kernel::kVnni : Int8Kernel::kPlain;
+  static const Int8Kernel fastest = [] {
+    for (const auto kernel : {Int8Kernel::kAmx, Int8Kernel::kAvx512Vnni, Int8Kernel::kAvxVnni}) {
+      if (can_run(kernel)) return kernel;
+    }
+    return Int8Kernel::kPlain;
+  }();
+  return fastest;
 }
 
 Int8Tile packed_int8_tile(Int8Kernel kernel) {
-  if (kernel == Int8Kernel::kVnni) return {packed_int8_vnni_tile(), 0x80};
+  constexpr uint8_t kUnsigned = 0x80;
+  switch (kernel) {
+    case Int8Kernel::kPlain:
+      break;
+    case Int8Kernel::kAvxVnni:
+      return {packed_int8_avx_vnni_tile(), kUnsigned};
+    case Int8Kernel::kAvx512Vnni:
+      return {packed_int8_avx512_vnni_tile(), kUnsigned};
+    case Int8Kernel::kAmx:
+      return {packed_int8_amx_tile(), kUnsigned};
+    case Int8Kernel::kAmxEmulated:
+      return {packed_int8_emulated_tile(), kUnsigned};
+  }
   return {packed_int8_plain_tile(), 0};
 }
 

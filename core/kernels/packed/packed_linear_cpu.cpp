@@ -28,7 +28,7 @@ class TileRows {
       : args_(args),
         int8_(is_int8(args)),
         copied_(!int8_ && args.rows > kFewRows && args.weight.cols() % kAlias == 0),
-        stride_(int8_     ? (args.weight.cols() + kLine - 1) / kLine * kLine + kLine
+        stride_(int8_     ? padded_bytes(args.weight.cols()) + kLine
                 : copied_ ? args.weight.cols() + kLine
                           : args.weight.cols()),
         bytes_(int8_ ? args.rows * stride_ : 0),
@@ -56,7 +56,7 @@ class TileRows {
     const int64_t cols = args_.weight.cols();
     uint8_t* const q = bytes_.data() + row * stride_;
     scales_[row] = quantize_row(args_.x + row * cols, cols, flip, q);
-    std::fill_n(q + cols, PackedMatrix::kGroup, uint8_t{0});
+    std::fill_n(q + cols, padded_bytes(cols) - cols, uint8_t{0});
   }
   void copy(int64_t row) {
     const int64_t cols = args_.weight.cols();

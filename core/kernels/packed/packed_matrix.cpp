@@ -13,6 +13,9 @@ namespace {
 constexpr int64_t kPanel = PackedMatrix::kPanel;
 constexpr int64_t kGroup = PackedMatrix::kGroup;
 
+// Columns that a register of tiles takes.
+constexpr int64_t kReadAtATime = 64;
+
 int64_t groups_of(int64_t cols) { return (cols + kGroup - 1) / kGroup; }
 
 int64_t panel_bytes_of(WeightFormat format, int64_t cols) {
@@ -27,7 +30,7 @@ PackedMatrix::PackedMatrix(WeightFormat format, int64_t rows, int64_t cols)
       rows_(rows),
       cols_(cols),
       panel_bytes_(panel_bytes_of(format, cols)),
-      values_(panels() * panel_bytes_),
+      values_(panels() * panel_bytes_ + (is_int8() ? kPanel * kReadAtATime : 0)),
       scales_(is_int8() ? panels() * kPanel : 0),
       sums_(is_int8() ? panels() * kPanel : 0) {
   if (is_int8() && cols > kMostInt8Columns) {

@@ -29,7 +29,7 @@ inline constexpr auto kWeightFormats = enumerators<WeightFormat>();
 /// W (N, K) in panels of 32 rows. A float32 panel holds (K, 32): column k of all its rows, then
 /// column k + 1. An int8 panel holds (K / 4, 32, 4), K rounded up: of each row four columns side by
 /// side, as the instructions that multiply bytes take them. Rows and columns that do not exist are
-/// 0.
+/// 0. What multiplies 64 columns of int8 at a time may read beyond a panel, also of the last one.
 class PackedMatrix {
  public:
   static constexpr int64_t kPanel = 32;

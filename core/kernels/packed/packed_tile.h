@@ -17,7 +17,7 @@ struct PackedTile {
   Range panels;
   int64_t rows = 0;
   const float* x = nullptr;       ///< of float32 weights; ldx between rows
-  const uint8_t* q = nullptr;     ///< of int8 weights: quantize_row()'s, K rounded up to groups
+  const uint8_t* q = nullptr;     ///< of int8 weights: quantize_row()'s, 0 up to padded_bytes(K)
   const float* scales = nullptr;  ///< of these
   int64_t ldx = 0;
   const float* bias = nullptr;  ///< (N) or null
@@ -35,21 +35,56 @@ using PackedTileFunction = void (*)(const PackedTile& tile);
 /// The function for this processor.
 PackedTileFunction packed_float32_tile();
 
+/// All give the same bits.
 enum class Int8Kernel {
-  kPlain,  ///< products of 16 bits, on every processor
-  kVnni,   ///< VPDPBUSD of AVX512-VNNI
+  kPlain,        ///< products of 16 bits, on every processor
+  kAvxVnni,      ///< VPDPBUSD of AVX-VNNI, 256 bits
+  kAvx512Vnni,   ///< VPDPBUSD of AVX512-VNNI
+  kAmx,          ///< TDPBUSD of AMX-INT8; of few rows kAvx512Vnni
+  kAmxEmulated,  ///< the loop of kAmx on any processor, very slowly: for tests
 };
+
+/// "plain", "avx_vnni", "avx512_vnni", "amx", "amx_emulated".
+constexpr const char* name_of(Int8Kernel kernel) {
+  switch (kernel) {
+    case Int8Kernel::kPlain:
+      return "plain";
+    case Int8Kernel::kAvxVnni:
+      return "avx_vnni";
+    case Int8Kernel::kAvx512Vnni:
+      return "avx512_vnni";
+    case Int8Kernel::kAmx:
+      return "amx";
+    case Int8Kernel::kAmxEmulated:
+      return "amx_emulated";
+  }
+  return nullptr;
+}
+
+bool can_run(Int8Kernel kernel);
+/// The fastest one of this processor.
+Int8Kernel int8_kernel();
+
 struct Int8Tile {
   PackedTileFunction run;
   uint8_t flip;  ///< for quantize_row()
 };
 Int8Tile packed_int8_tile(Int8Kernel kernel);
-/// The faster one of this processor.
-Int8Kernel int8_kernel();
 
-// The functions of the kinds; of VNNI only for processors that have it.
+/// Bytes of a rounded row and of the zeros behind it: as many as a tile register takes at a time.
+constexpr int64_t padded_bytes(int64_t cols) { return (cols + 63) / 64 * 64; }
+
+// The functions of the kinds; only for processors that can run them.
 PackedTileFunction packed_int8_plain_tile();
-PackedTileFunction packed_int8_vnni_tile();
+PackedTileFunction packed_int8_avx_vnni_tile();
+PackedTileFunction packed_int8_avx512_vnni_tile();
+PackedTileFunction packed_int8_amx_tile();
+PackedTileFunction packed_int8_emulated_tile();
+
+/// Writes rows of y from their sums (rows, kPanel), which have `flip` too much in each byte of q.
+using DeliverFunction = void (*)(const PackedTile& tile, Range rows, int64_t panel,
+                                 const int32_t* sums, uint8_t flip);
+DeliverFunction packed_int8_deliver();
 
 /// A strip of some height: by one panel, and by several.
 struct StripFunctions {

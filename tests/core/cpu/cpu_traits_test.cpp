@@ -17,7 +17,7 @@ CpuAnswers emerald_rapids() {
   a.leaf_1 = {0x000c06f2, 0, 1u << 28 | 1u << 27 | 1u << 12, 0};
   a.leaf_7 = {2, 1u << 31 | 1u << 30 | 1u << 28 | 1u << 17 | 1u << 16 | 1u << 5, 1u << 11,
               1u << 25 | 1u << 24 | 1u << 22};
-  a.leaf_7_1 = {1u << 5, 0, 0, 0};
+  a.leaf_7_1 = {1u << 5 | 1u << 4, 0, 0, 0};
   a.xcr0 = 0x600e7;
   return a;
 }
@@ -43,7 +43,8 @@ TEST(CpuTraits, ReadsVendorFamilyAndModel) {
 TEST(CpuTraits, NeedsTheOperatingSystemToSaveTheRegisters) {
   CpuAnswers answers = emerald_rapids();
   const CpuTraits all = cpu_traits_of(answers);
-  EXPECT_TRUE(all.avx && all.avx2 && all.avx512 && all.avx512_bf16 && all.avx512_vnni);
+  EXPECT_TRUE(all.avx && all.avx2 && all.avx_vnni && all.avx512 && all.avx512_bf16 &&
+              all.avx512_vnni);
   EXPECT_TRUE(all.amx_tile && all.amx_bf16 && all.amx_int8);
 
   answers.xcr0 = 0xe7;  // a kernel without tiles
@@ -53,11 +54,12 @@ TEST(CpuTraits, NeedsTheOperatingSystemToSaveTheRegisters) {
 
   answers.xcr0 = 0x7;  // nor wide registers
   const CpuTraits narrow = cpu_traits_of(answers);
-  EXPECT_TRUE(narrow.avx2);
+  EXPECT_TRUE(narrow.avx2 && narrow.avx_vnni);
   EXPECT_FALSE(narrow.avx512 || narrow.avx512_bf16 || narrow.avx512_vnni);
 
   answers.xcr0 = 0;
-  EXPECT_FALSE(cpu_traits_of(answers).avx || cpu_traits_of(answers).avx2);
+  const CpuTraits none = cpu_traits_of(answers);
+  EXPECT_FALSE(none.avx || none.avx2 || none.avx_vnni);
 }
 
 TEST(CpuTraits, EachSetNeedsAllItsParts) {
@@ -100,6 +102,7 @@ TEST(CpuTraits, AgreesWithTheKernel) {
   EXPECT_EQ(traits.model, model);
   EXPECT_EQ(traits.avx, has("avx"));
   EXPECT_EQ(traits.avx2, has("avx2") && has("fma"));
+  EXPECT_EQ(traits.avx_vnni, has("avx_vnni") && traits.avx2);
   EXPECT_EQ(traits.avx512, has("avx512f") && has("avx512cd") && has("avx512bw") &&
                                has("avx512dq") && has("avx512vl"));
   EXPECT_EQ(traits.avx512_bf16, has("avx512_bf16"));

@@ -1,7 +1,7 @@
 #include "core/kernels/packed/packed_linear.h"
 
+#include "core/base/enumerators.h"
 #include "core/base/error.h"
-#include "core/cpu/cpu_traits.h"
 #include "core/kernels/packed/packed_tile.h"
 #include "core/kernels/packed/packed_top_logits.h"
 #include "core/kernels/packed/quantize.h"
@@ -76,12 +76,13 @@ Values<float> rounded_product(const Problem& p) {
 Values<float> run_tile(kernels::Int8Kernel kernel, const Problem& p) {
   const kernels::Int8Tile tile = kernels::packed_int8_tile(kernel);
   const PackedMatrix packed(WeightFormat::kInt8, p.w.data(), p.out, p.in);
-  const int64_t stride = p.in + 7;
+  const int64_t padded = kernels::padded_bytes(p.in), stride = padded + 7;
   std::vector<uint8_t> q(static_cast<size_t>(p.rows * stride), 0x33);
   Values<float> scales, y(static_cast<size_t>(p.rows * p.out));
   for (int64_t r = 0; r < p.rows; ++r) {
     scales.push_back(
         kernels::quantize_row(p.x.data() + r * p.in, p.in, tile.flip, q.data() + r * stride));
+    std::fill_n(q.data() + r * stride + p.in, padded - p.in, uint8_t{0});
   }
   kernels::PackedTile work{.weight = packed, .panels = {0, packed.panels()}};
   work.rows = p.rows;
@@ -92,7 +93,7 @@ Values<float> run_tile(kernels::Int8Kernel kernel, const Problem& p) {
   return y;
 }
 
-constexpr int64_t kRows[] = {1, 2, 3, 14, 15, 29};
+constexpr int64_t kRows[] = {1, 2, 3, 14, 15, 29, 70};
 constexpr int64_t kSizes[] = {1, 4, 31, 33, 257};
 
 template <class F>
@@ -170,10 +171,11 @@ TEST(PackedLinearTest, PlainInt8HasExactSums) {
 }
 
 TEST(PackedLinearTest, Int8KernelsHaveTheSameBits) {
-  if (!cpu_traits().avx512_vnni) GTEST_SKIP() << "this processor has no AVX512-VNNI";
-  for_each_problem([](const Problem& p) {
-    EXPECT_EQ(run_tile(kernels::Int8Kernel::kVnni, p), run_tile(kernels::Int8Kernel::kPlain, p));
-  });
+  for (const auto kernel : enumerators<kernels::Int8Kernel>()) {
+    if (!kernels::can_run(kernel)) continue;
+    SCOPED_TRACE(name_of(kernel));
+    for_each_problem([&](const Problem& p) { EXPECT_EQ(run_tile(kernel, p), rounded_product(p)); });
+  }
 }
 
 // The largest products there are, in rows as long as there may be.
