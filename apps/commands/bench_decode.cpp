@@ -213,7 +213,7 @@ Json figures_of(Timed& timed, const DecodeShape& shape, std::optional<double> gi
 
 void print(const Json& rows) {
   for (const Json& row : rows) {
-    fmt::print("{:<7} {}  {:>8.0f} tokens/s {:>8.1f} answers/s {:>8.3f} ms/step  {:>6.0f} MB",
+    fmt::print("{:<8} {}  {:>8.0f} tokens/s {:>8.1f} answers/s {:>8.3f} ms/step  {:>6.0f} MB",
                row["weights"].get<std::string>(),
                row["beams"] == 1 ? "greedy " : fmt::format("beam {:<2}", row["beams"].get<int>()),
                row["tokens_per_s"].get<double>(), row["answers_per_s"].get<double>(),
@@ -265,7 +265,7 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
 
   std::vector<Answerer> answerers;
   for (const WeightFormat format : kWeightFormats) {
-    if (format == WeightFormat::kInt8 && (!device.is_cpu() || config.dtype != DType::kFloat32))
+    if (format != WeightFormat::kFloat32 && (!device.is_cpu() || config.dtype != DType::kFloat32))
       continue;
     const MemoryMeter memory(device);
     answerers.push_back(trained ? trained_answerer(arguments, config, format, shape)
@@ -308,7 +308,7 @@ void add_decoding(CLI::App& app, DecodingBench& bench) {
           return bench_decoding(arguments, *decode);
         };
       },
-      "greedy search and beam search, with float32 and int8 weights, and their memory; of one "
+      "greedy search and beam search, with weights of every format, and their memory; of one "
       "prompt also the share of what the memory's bandwidth allows");
   add_search_key(app, decode->search, "num_beams", "of --decode (default: the config's)")
       ->needs(flag);

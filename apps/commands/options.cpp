@@ -57,7 +57,9 @@ CLI::Option* add_value(CLI::App& app, SearchArguments& search, const ConfigKey& 
 }
 
 constexpr const char* kFormatHelp =
-    "float32 | int8: the matrices of the model (on a CPU); int8 takes a quarter of the memory";
+    "float32 | bfloat16 | int8 | int4: the matrices of the model (on a CPU), in 4, 2, 1 or 0.56 "
+    "bytes "
+    "a number; with int4, tables and classifiers have 1";
 
 std::optional<WeightFormat> format_of(const std::string& word) {
   for (const WeightFormat format : kWeightFormats) {

@@ -116,8 +116,10 @@ bool ParamStore::can_be_packed(WeightFormat format) const {
 
 void ParamStore::pack(const WeightMatrix& matrix, size_t place, WeightFormat format) {
   if (matrix.packed() || (format == WeightFormat::kFloat32 && !matrix.multiplies())) return;
-  parameters_[place].var = Var();
-  matrix.pack(format);
+  Parameter& parameter = parameters_[place];
+  parameter.var = Var();
+  matrix.pack(format == WeightFormat::kInt4 && parameter.projections.empty() ? WeightFormat::kInt8
+                                                                             : format);
 }
 
 void ParamStore::pack(WeightFormat format) {

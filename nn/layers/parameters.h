@@ -130,10 +130,11 @@ class ParamStore {
   /// memory as a whole.
   void load(const std::function<void(const Parameter&)>& read,
             std::optional<WeightFormat> format = {});
-  /// Packs the matrices of create_matrix() for inference: int8 all of them, float32 those that
-  /// layers multiply by. Their parameters have no values afterwards, and their memory is freed. On
-  /// a GPU, or for another type than float32, float32 packs nothing, and int8 throws
-  /// Error(kConfig).
+  /// Packs the matrices of create_matrix() for inference: float32 those that layers multiply by,
+  /// another format all of them, but int4 is int8 for those without projections: what is rounded in
+  /// a table or a classifier is not made good by other layers. Their parameters have no values
+  /// afterwards, and their memory is freed. On a GPU, or for another type than float32, float32
+  /// packs nothing, and the others throw Error(kConfig).
   void pack(WeightFormat format);
   /// Memory of the matrices that layers multiply by, packed or not: the bytes that a language model
   /// reads for one token.

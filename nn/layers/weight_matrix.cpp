@@ -133,7 +133,7 @@ Tensor WeightMatrix::largest(const Var& x, const Logits& logits,
 }
 
 bool WeightMatrix::has_largest() const {
-  return packed() && state_->packed->matrix.format() == WeightFormat::kFloat32 &&
+  return packed() && !rounds_rows(state_->packed->matrix.format()) &&
          state_->packed->matrix.cols() <= PackedMatrix::kMostInt8Columns &&
          kernels::int8_kernel() != kernels::Int8Kernel::kPlain;
 }

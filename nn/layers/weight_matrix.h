@@ -42,7 +42,7 @@ class WeightMatrix {
   /// packed_largest() of each row of logits: (R) int32. Needs has_largest(); the first call rounds
   /// the matrix.
   Tensor largest(const Var& x, const Logits& logits, const std::vector<int32_t>& banned) const;
-  /// Packed float32, on a processor where sums of integers are much faster.
+  /// Packed float32 or bfloat16, on a processor where sums of integers are much faster.
   bool has_largest() const;
   /// Rows of the matrix with positions, as embedding(). Throws like multiply().
   Var look_up(const Tensor& ids, const Var& positions = {},

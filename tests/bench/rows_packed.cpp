@@ -19,9 +19,9 @@ Row plain_row(const std::string& name, const LinearShape& s) {
 }
 
 Row packed_row(const std::string& name, const LinearShape& s, WeightFormat format) {
-  const double weight_bytes = format == WeightFormat::kInt8 ? 1 : 4;
-  return {name, 2.0 * s.rows * s.in * s.out,
-          4.0 * (s.rows * s.in + s.rows * s.out) + weight_bytes * s.in * s.out, [=] {
+  const auto weight_bytes = static_cast<double>(PackedMatrix::bytes(format, s.out, s.in));
+  return {name, 2.0 * s.rows * s.in * s.out, 4.0 * (s.rows * s.in + s.rows * s.out) + weight_bytes,
+          [=] {
             const Tensor x = values({s.rows, s.in}), w = values({s.out, s.in}), b = values({s.out});
             const Tensor y = Tensor::empty({s.rows, s.out});
             const auto packed =
@@ -56,8 +56,9 @@ Table packed_rows() {
       const LinearShape shape{count, m.in, m.out};
       const std::string at = std::string("/") + m.name + "/" + std::to_string(count);
       rows.push_back(plain_row("few_rows/linear" + at, shape));
-      rows.push_back(packed_row("few_rows/packed" + at, shape, WeightFormat::kFloat32));
-      rows.push_back(packed_row("few_rows/int8" + at, shape, WeightFormat::kInt8));
+      for (const WeightFormat format : kWeightFormats) {
+        rows.push_back(packed_row(std::string("few_rows/") + name_of(format) + at, shape, format));
+      }
     }
   }
   return rows;

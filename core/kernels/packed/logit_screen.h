@@ -14,7 +14,7 @@ namespace tapestry {
 /// only a few logits can be the largest.
 class LogitScreen {
  public:
-  /// `exact` holds float32.
+  /// `exact` holds float32 or bfloat16.
   explicit LogitScreen(const PackedMatrix& exact);
 
   const PackedMatrix& rounded() const { return rounded_; }

@@ -22,7 +22,7 @@ void multiply_strip(const PackedTile& tile, int64_t row, int64_t panel, int32_t*
   constexpr int64_t kHalf = kPanel / 2, kGroupBytes = kPanel * PackedMatrix::kGroup;
   constexpr int64_t kSumBytes = kPanel * sizeof(int32_t);
   const uint8_t* q = tile.q + row * tile.ldx;
-  const int8_t* w = tile.weight.int8_panel(panel);
+  const int8_t* w = tile.weight.panel<int8_t>(panel);
   Unit::template zero<0>();
   Unit::template zero<1>();
   for (int64_t k = 0; k < tile.weight.cols(); k += kColumns) {

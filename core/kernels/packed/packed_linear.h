@@ -22,9 +22,12 @@ struct PackedLinear {
 namespace kernels {
 
 /// A row of y depends on its row of x only: neither on the other rows nor on the threads. Of
-/// float32 weights the products of an element are added in ascending k. With int8 weights each row
-/// of x is rounded, too (quantize.h); the sums of products are exact integers, then y = act(sum *
-/// scale of x * scale of W + b), so that the bits are equal on all processors.
+/// float32 and bfloat16 weights the products of an element are added in ascending k, in float32.
+/// With int8 weights each row of x is rounded, too (quantize.h); the sums of products are exact
+/// integers, then y = act(sum * scale of x * scale of W + b), so that the bits are equal on all
+/// processors. With int4 weights 32 columns of a row of x are rounded together, with a scale of
+/// their own, and their sum, an integer, is added to those before as sum * (scale of x * scale of
+/// W).
 void packed_linear(Cpu, const PackedLinear& args);
 
 }  // namespace kernels

@@ -19,48 +19,64 @@ constexpr int64_t kLeastTileRows = 56;
 constexpr int64_t kLeastTaskFlops = int64_t{1} << 20;
 constexpr int64_t kLeastTaskBytes = int64_t{1} << 18;
 
-bool is_int8(const PackedLinear& args) { return args.weight.format() == WeightFormat::kInt8; }
-
 // The rows of x as tiles read them: rounded, or where they are, or moved apart.
 class TileRows {
  public:
-  TileRows(const PackedLinear& args, uint8_t flip)
+  explicit TileRows(const PackedLinear& args)
       : args_(args),
-        int8_(is_int8(args)),
-        copied_(!int8_ && args.rows > kFewRows && args.weight.cols() % kAlias == 0),
-        stride_(int8_     ? padded_bytes(args.weight.cols()) + kLine
-                : copied_ ? args.weight.cols() + kLine
-                          : args.weight.cols()),
-        bytes_(int8_ ? args.rows * stride_ : 0),
-        scales_(int8_ ? args.rows : 0),
-        floats_(copied_ ? args.rows * stride_ : 0) {
-    if (!int8_ && !copied_) return;
-    const int64_t grain = std::max<int64_t>(1, kLeastTaskBytes / (8 * args.weight.cols()));
+        cols_(args.weight.cols()),
+        form_(form_of(args)),
+        groups_(form_ == Form::kInt4 ? Cut{cols_, PackedMatrix::kInt4Columns}.count() : 1),
+        stride_(form_ == Form::kInt8 || form_ == Form::kInt4 ? padded_bytes(cols_) + kLine
+                : form_ == Form::kApart                      ? cols_ + kLine
+                                                             : cols_),
+        bytes_(rounds_rows(args.weight.format()) ? args.rows * stride_ : 0),
+        scales_(rounds_rows(args.weight.format()) ? args.rows * groups_ : 0),
+        starts_(form_ == Form::kInt4 ? args.rows * groups_ : 0),
+        floats_(form_ == Form::kApart ? args.rows * stride_ : 0) {
+    if (form_ == Form::kThere) return;
+    const uint8_t flip = packed_integer_tiles(int8_kernel()).flip;
+    const int64_t grain = std::max<int64_t>(1, kLeastTaskBytes / (8 * std::max<int64_t>(1, cols_)));
     parallel_ranges(args.rows, grain, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) int8_ ? round(row, flip) : copy(row);
+      for (int64_t row = begin; row < end; ++row) prepare(row, flip);
     });
   }
 
   /// The rows from `row` on.
   void give(int64_t row, PackedTile& tile) const {
     tile.ldx = stride_;
-    if (int8_) {
-      tile.q = bytes_.data() + row * stride_, tile.scales = scales_.data() + row;
-    } else {
-      tile.x = (copied_ ? floats_.data() : args_.x) + row * stride_;
-    }
+    tile.x = (form_ == Form::kApart ? floats_.data() : args_.x) + row * stride_;
+    tile.q = bytes_.data() + row * stride_;
+    tile.scales = scales_.data() + row * groups_, tile.starts = starts_.data() + row * groups_;
   }
 
  private:
-  void round(int64_t row, uint8_t flip) {
-    const int64_t cols = args_.weight.cols();
-    uint8_t* const q = bytes_.data() + row * stride_;
-    scales_[row] = quantize_row(args_.x + row * cols, cols, flip, q);
-    std::fill_n(q + cols, padded_bytes(cols) - cols, uint8_t{0});
+  enum class Form { kThere, kApart, kInt8, kInt4 };
+  static Form form_of(const PackedLinear& args) {
+    if (args.weight.format() == WeightFormat::kInt8) return Form::kInt8;
+    if (args.weight.format() == WeightFormat::kInt4) return Form::kInt4;
+    return args.rows > kFewRows && args.weight.cols() % kAlias == 0 ? Form::kApart : Form::kThere;
   }
-  void copy(int64_t row) {
-    const int64_t cols = args_.weight.cols();
-    std::copy_n(args_.x + row * cols, cols, floats_.data() + row * stride_);
+
+  void prepare(int64_t row, uint8_t flip) {
+    const float* const x = args_.x + row * cols_;
+    if (form_ == Form::kApart) {
+      std::copy_n(x, cols_, floats_.data() + row * stride_);
+      return;
+    }
+    uint8_t* const q = bytes_.data() + row * stride_;
+    std::fill_n(q + cols_, padded_bytes(cols_) - cols_, uint8_t{0});
+    if (form_ == Form::kInt8) {
+      scales_[row] = quantize_row(x, cols_, flip, q);
+      return;
+    }
+    for (int64_t g = 0; g < groups_; ++g) {
+      const auto [begin, end] = Cut{cols_, PackedMatrix::kInt4Columns}[g];
+      scales_[row * groups_ + g] = quantize_row(x + begin, end - begin, 0, q + begin);
+      int32_t sum = 0;
+      for (int64_t k = begin; k < end; ++k) sum += static_cast<int8_t>(q[k]);
+      starts_[row * groups_ + g] = -8 * sum;
+    }
   }
 
   // Rows a multiple of 4 KiB apart fall into the same sets of the L1 cache, each for 8 lines.
@@ -68,10 +84,13 @@ class TileRows {
   static constexpr int64_t kLine = 64;
 
   const PackedLinear& args_;
-  const bool int8_, copied_;
-  const int64_t stride_;
+  const int64_t cols_;
+  const Form form_;
+  const int64_t groups_, stride_;
   Scratch<uint8_t> bytes_;
-  Scratch<float> scales_, floats_;
+  Scratch<float> scales_;
+  Scratch<int32_t> starts_;
+  Scratch<float> floats_;
 };
 
 // How y is cut for the threads: bits do not depend on it.
@@ -101,9 +120,8 @@ void packed_linear(Cpu, const PackedLinear& args) {
   const PackedMatrix& w = args.weight;
   if (args.rows == 0 || w.rows() == 0) return;
   const ProfileScope profile(Part::kProducts);
-  const Int8Tile int8_tile = packed_int8_tile(int8_kernel());
-  const PackedTileFunction float32_tile = packed_float32_tile();
-  const TileRows x(args, int8_tile.flip);
+  const PackedTileFunction multiply = packed_tile(w.format());
+  const TileRows x(args);
   const Cuts cuts(args);
   parallel_for(cuts.count(), [&](int64_t task) {
     const Range rows = cuts.rows[task / cuts.panels.count()];
@@ -112,7 +130,7 @@ void packed_linear(Cpu, const PackedLinear& args) {
     tile.bias = args.bias;
     tile.y = args.y + rows.begin * w.rows(), tile.ldy = w.rows();
     x.give(rows.begin, tile);
-    (is_int8(args) ? int8_tile.run : float32_tile)(tile);
+    multiply(tile);
     if (args.activation == Activation::kNone) return;
     const int64_t first = tile.panels.begin * PackedMatrix::kPanel;
     const int64_t count = std::min(tile.panels.end * PackedMatrix::kPanel, w.rows()) - first;

@@ -1,7 +1,9 @@
 #include "core/kernels/packed/packed_matrix.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "core/base/error.h"
 #include "core/cpu/parallel.h"
@@ -12,15 +14,53 @@ namespace {
 
 constexpr int64_t kPanel = PackedMatrix::kPanel;
 constexpr int64_t kGroup = PackedMatrix::kGroup;
-
+constexpr int64_t kInt4Columns = PackedMatrix::kInt4Columns;
 // Columns that a register of tiles takes.
 constexpr int64_t kReadAtATime = 64;
 
-int64_t groups_of(int64_t cols) { return (cols + kGroup - 1) / kGroup; }
+int64_t groups_of(int64_t cols, int64_t group = kGroup) { return (cols + group - 1) / group; }
 
 int64_t panel_bytes_of(WeightFormat format, int64_t cols) {
-  return format == WeightFormat::kInt8 ? groups_of(cols) * kGroup * kPanel
-                                       : cols * kPanel * static_cast<int64_t>(sizeof(float));
+  switch (format) {
+    case WeightFormat::kFloat32:
+      return cols * kPanel * static_cast<int64_t>(sizeof(float));
+    case WeightFormat::kBFloat16:
+      return cols * kPanel * static_cast<int64_t>(sizeof(BFloat16));
+    case WeightFormat::kInt8:
+      return groups_of(cols) * kGroup * kPanel;
+    case WeightFormat::kInt4:
+      return groups_of(cols, kInt4Columns) * PackedMatrix::kInt4Group;
+  }
+  return 0;
+}
+
+template <class T>
+int64_t place_of(int64_t row) {
+  return std::is_same_v<T, float> ? row : PackedMatrix::line_place(row);
+}
+
+// Where a group of int4 holds column k of row r.
+int64_t int4_byte(int64_t r, int64_t k) {
+  return PackedMatrix::kInt4Scales + (k / 8 * kPanel + r) * 4 + k % 4;
+}
+int int4_shift(int64_t k) { return k % 8 < 4 ? 0 : 4; }
+
+// Rounds n numbers, at most a group, to q - 8 times the scale, which is returned. The number that
+// is largest in size becomes -8; then the scale is the one of least squares.
+float round_to_int4(const float* w, int64_t n, uint8_t* q) {
+  float peak = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    if (!(std::abs(w[k]) <= std::abs(peak))) peak = w[k];
+  }
+  const float factor = peak != 0 ? -8 / peak : 0;
+  constexpr float kToInteger = 0x1.8p23F;  // adding it rounds numbers below 2^22
+  float products = 0, squares = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    const float rounded = std::clamp(w[k] * factor + kToInteger - kToInteger, -8.0F, 7.0F);
+    q[k] = static_cast<uint8_t>(std::isfinite(rounded) ? rounded + 8 : 8);
+    products += rounded * w[k], squares += rounded * rounded;
+  }
+  return peak == 0 ? 0 : products / squares;
 }
 
 }  // namespace
@@ -55,31 +95,43 @@ PackedMatrix::PackedMatrix(WeightFormat format, const PackedMatrix& w)
 }
 
 void PackedMatrix::pack(const float* w, int64_t panel) {
-  is_int8() ? pack_int8(w, panel) : pack_float32(w, panel);
+  switch (format_) {
+    case WeightFormat::kFloat32:
+      return pack_floats<float>(w, panel);
+    case WeightFormat::kBFloat16:
+      return pack_floats<BFloat16>(w, panel);
+    case WeightFormat::kInt8:
+      return pack_int8(w, panel);
+    case WeightFormat::kInt4:
+      return pack_int4(w, panel);
+  }
 }
 
-int64_t PackedMatrix::bytes() const {
+int64_t PackedMatrix::bytes(WeightFormat format, int64_t rows, int64_t cols) {
   const auto row_bytes = static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
-  return panels() * (panel_bytes_ + (is_int8() ? kPanel * row_bytes : 0));
+  return groups_of(rows, kPanel) *
+         (panel_bytes_of(format, cols) + (format == WeightFormat::kInt8 ? kPanel * row_bytes : 0));
 }
 
-void PackedMatrix::pack_float32(const float* w, int64_t panel) {
-  auto* const out = reinterpret_cast<float*>(values_.data() + panel * panel_bytes_);
+template <class T>
+void PackedMatrix::pack_floats(const float* w, int64_t panel) {
+  auto* const out = reinterpret_cast<T*>(values_.data() + panel * panel_bytes_);
   const int64_t first = panel * kPanel, count = std::min(kPanel, rows_ - first);
-  if (count < kPanel) std::fill_n(out, cols_ * kPanel, 0.0F);
+  if (count < kPanel) std::fill_n(out, cols_ * kPanel, T());
   // So few columns at a time that their lines of the panel stay in the cache.
   constexpr int64_t kBlock = 16;
   for (int64_t begin = 0; begin < cols_; begin += kBlock) {
     const int64_t end = std::min(begin + kBlock, cols_);
     for (int64_t r = 0; r < count; ++r) {
       const float* const row = w + r * cols_;
-      for (int64_t k = begin; k < end; ++k) out[k * kPanel + r] = row[k];
+      T* const column = out + place_of<T>(r);
+      for (int64_t k = begin; k < end; ++k) column[k * kPanel] = T(row[k]);
     }
   }
 }
 
 void PackedMatrix::pack_int8(const float* w, int64_t panel) {
-  int8_t* const out = values_.data() + panel * panel_bytes_;
+  uint8_t* const out = values_.data() + panel * panel_bytes_;
   const int64_t first = panel * kPanel, groups = groups_of(cols_);
   Scratch<uint8_t> row(groups * kGroup);
   std::fill_n(row.data(), groups * kGroup, uint8_t{0});
@@ -99,17 +151,50 @@ void PackedMatrix::pack_int8(const float* w, int64_t panel) {
   }
 }
 
-void PackedMatrix::read_row(int64_t row, float* out) const {
-  const int64_t panel = row / kPanel, r = row % kPanel;
-  if (!is_int8()) {
-    const float* const from = float_panel(panel) + r;
-    for (int64_t k = 0; k < cols_; ++k) out[k] = from[k * kPanel];
-    return;
+void PackedMatrix::pack_int4(const float* w, int64_t panel) {
+  const int64_t rows = std::min(kPanel, rows_ - panel * kPanel);
+  uint8_t* group = values_.data() + panel * panel_bytes_;
+  for (int64_t begin = 0; begin < cols_; begin += kInt4Columns, group += kInt4Group) {
+    std::fill_n(group, kInt4Scales, uint8_t{0});
+    std::fill_n(group + kInt4Scales, kInt4Group - kInt4Scales, uint8_t{0x88});
+    const int64_t count = std::min(kInt4Columns, cols_ - begin);
+    for (int64_t r = 0; r < rows; ++r) {
+      uint8_t q[kInt4Columns];
+      const BFloat16 scale(round_to_int4(w + r * cols_ + begin, count, q));
+      reinterpret_cast<BFloat16*>(group)[line_place(r)] = scale;
+      for (int64_t k = 0; k < count; ++k) {
+        const int shift = int4_shift(k);
+        uint8_t& byte = group[int4_byte(r, k)];
+        byte = static_cast<uint8_t>((byte & (0xf0 >> shift)) | q[k] << shift);
+      }
+    }
   }
-  const int8_t* const from = int8_panel(panel) + r * kGroup;
-  const float scale = scales_.data()[row];
-  for (int64_t k = 0; k < cols_; ++k) {
-    out[k] = scale * static_cast<float>(from[k / kGroup * kPanel * kGroup + k % kGroup]);
+}
+
+void PackedMatrix::read_row(int64_t row, float* out) const {
+  const int64_t p = row / kPanel, r = row % kPanel;
+  const auto read = [&](auto at) {
+    for (int64_t k = 0; k < cols_; ++k) out[k] = at(k);
+  };
+  switch (format_) {
+    case WeightFormat::kFloat32:
+      return read([from = panel<float>(p) + r](int64_t k) { return from[k * kPanel]; });
+    case WeightFormat::kBFloat16:
+      return read([from = panel<BFloat16>(p) + line_place(r)](int64_t k) {
+        return static_cast<float>(from[k * kPanel]);
+      });
+    case WeightFormat::kInt8:
+      return read([from = panel<int8_t>(p) + r * kGroup, scale = scales_.data()[row]](int64_t k) {
+        return scale * static_cast<float>(from[k / kGroup * kPanel * kGroup + k % kGroup]);
+      });
+    case WeightFormat::kInt4:
+      return read([from = panel<uint8_t>(p), r](int64_t k) {
+        const uint8_t* const group = from + k / kInt4Columns * kInt4Group;
+        const auto scale = reinterpret_cast<const BFloat16*>(group)[line_place(r)];
+        const int64_t column = k % kInt4Columns;
+        const int q = group[int4_byte(r, column)] >> int4_shift(column) & 15;
+        return static_cast<float>(scale) * static_cast<float>(q - 8);
+      });
   }
 }
 

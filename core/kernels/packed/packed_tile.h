@@ -16,9 +16,10 @@ struct PackedTile {
   const PackedMatrix& weight;
   Range panels;
   int64_t rows = 0;
-  const float* x = nullptr;       ///< of float32 weights; ldx between rows
-  const uint8_t* q = nullptr;     ///< of int8 weights: quantize_row()'s, 0 up to padded_bytes(K)
-  const float* scales = nullptr;  ///< of these
+  const float* x = nullptr;         ///< of weights that are not integers; ldx between rows
+  const uint8_t* q = nullptr;       ///< of integers: quantize_row()'s, 0 up to padded_bytes(K)
+  const float* scales = nullptr;    ///< of these: of each row, or for int4 (rows, groups())
+  const int32_t* starts = nullptr;  ///< (rows, groups()), for int4: -8 times the sum of q
   int64_t ldx = 0;
   const float* bias = nullptr;  ///< (N) or null
   float* y = nullptr;           ///< (rows, N), ldy between rows
@@ -28,14 +29,22 @@ struct PackedTile {
   int64_t columns(int64_t panel) const {
     return std::min(PackedMatrix::kPanel, weight.rows() - panel * PackedMatrix::kPanel);
   }
+  /// Groups of columns, of int4.
+  int64_t groups() const {
+    return (weight.cols() + PackedMatrix::kInt4Columns - 1) / PackedMatrix::kInt4Columns;
+  }
 };
 
 using PackedTileFunction = void (*)(const PackedTile& tile);
 
-/// The function for this processor.
-PackedTileFunction packed_float32_tile();
+/// The function for a format on this processor.
+PackedTileFunction packed_tile(WeightFormat format);
 
-/// All give the same bits.
+PackedTileFunction packed_float32_tile();
+PackedTileFunction packed_bfloat16_tile();
+
+/// What multiplies bytes. All give the same bits of int8; of int4, of vectors with fused
+/// multiply-adds.
 enum class Int8Kernel {
   kPlain,        ///< products of 16 bits, on every processor
   kAvxVnni,      ///< VPDPBUSD of AVX-VNNI, 256 bits
@@ -65,11 +74,11 @@ bool can_run(Int8Kernel kernel);
 /// The fastest one of this processor.
 Int8Kernel int8_kernel();
 
-struct Int8Tile {
-  PackedTileFunction run;
-  uint8_t flip;  ///< for quantize_row()
+struct IntegerTiles {
+  uint8_t flip;  ///< for quantize_row() of int8; of int4 there is none
+  PackedTileFunction int8, int4;
 };
-Int8Tile packed_int8_tile(Int8Kernel kernel);
+IntegerTiles packed_integer_tiles(Int8Kernel kernel);
 
 /// Bytes of a rounded row and of the zeros behind it: as many as a tile register takes at a time.
 constexpr int64_t padded_bytes(int64_t cols) { return (cols + 63) / 64 * 64; }
@@ -80,6 +89,9 @@ PackedTileFunction packed_int8_avx_vnni_tile();
 PackedTileFunction packed_int8_avx512_vnni_tile();
 PackedTileFunction packed_int8_amx_tile();
 PackedTileFunction packed_int8_emulated_tile();
+PackedTileFunction packed_int4_plain_tile();
+PackedTileFunction packed_int4_avx_vnni_tile();
+PackedTileFunction packed_int4_avx512_vnni_tile();
 
 /// Writes rows of y from their sums (rows, kPanel), which have `flip` too much in each byte of q.
 using DeliverFunction = void (*)(const PackedTile& tile, Range rows, int64_t panel,

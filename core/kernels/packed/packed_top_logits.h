@@ -16,7 +16,7 @@ inline constexpr int32_t kNoToken = -1, kNotFinite = -2;
 
 /// The token of the largest logit of each row, for `count` 1 and without the sum: the same token,
 /// kNoToken where only -inf is left, kNotFinite where the sum would not be finite. `logits` has a
-/// float32 matrix, and the screen is of that.
+/// matrix of float32 or bfloat16, and the screen is of that.
 void packed_largest(Cpu, const PackedLinear& logits, const LogitScreen& screen,
                     const int32_t* banned, int32_t* largest);
 

@@ -83,7 +83,7 @@ int32_t largest_of(const PackedLinear& row, const std::vector<int32_t>& candidat
     if (panel == std::exchange(done, panel)) continue;
     PackedTile tile{.weight = row.weight, .panels = {panel, panel + 1}};
     tile.rows = 1, tile.x = row.x, tile.bias = row.bias, tile.y = row.y;
-    packed_float32_tile()(tile);
+    packed_tile(row.weight.format())(tile);
   }
   // Logits that differ may be equal behind the softcap: then the first one counts.
   for (const int32_t token : candidates) cap(row, row.y + token, 1);

@@ -55,9 +55,9 @@ TEST_F(FiguresTest, BenchTimesAnswers) {
   };
   for (const std::string config : {"clm.yaml", "translation.yaml"}) {
     const Json rows = decoding(config + " --shape 3x4x5 --beam-size 2");
-    ASSERT_EQ(rows.size(), 4u) << config;
-    for (size_t i = 0; i < 4; ++i) {
-      EXPECT_EQ(rows[i].at("weights"), i < 2 ? "float32" : "int8");
+    ASSERT_EQ(rows.size(), 2 * kWeightFormats.size()) << config;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(rows[i].at("weights"), name_of(kWeightFormats[i / 2]));
       EXPECT_EQ(rows[i].at("beams"), i % 2 == 0 ? 1 : 2);
       const double seconds = rows[i].at("median_s").get<double>();
       EXPECT_DOUBLE_EQ(rows[i].at("tokens_per_s").get<double>(), 15 / seconds);
@@ -70,7 +70,7 @@ TEST_F(FiguresTest, BenchTimesAnswers) {
     EXPECT_GT(row.at("share_of_bandwidth").get<double>(), 0);
   }
   ASSERT_EQ(folder_.train("clm", "run"), 0) << folder_.messages();
-  EXPECT_EQ(decoding("run --shape 1x4x5 --beam-size 3").size(), 4u);
+  EXPECT_EQ(decoding("run --shape 1x4x5 --beam-size 3").size(), 2 * kWeightFormats.size());
   for (const std::string model : {"run", "clm.yaml"}) {
     decoding(model + " --threads 2 --shape 1x4x5");
     EXPECT_EQ(Json::parse(read_file(folder_.path("figures"))).at("threads"), 2) << model;
@@ -90,16 +90,24 @@ TEST_F(FiguresTest, BenchSaysWhatAnswersTakeOfTheMemory) {
   const std::string out = folder_.output(
       "bench --decode run --shape 1x4x5 --beam-size 1 --steps 1 --warmup-steps 0 --json figures");
   const Json rows = Json::parse(read_file(folder_.path("figures"))).at("decoding");
-  ASSERT_EQ(rows.size(), 2u);
+  ASSERT_EQ(rows.size(), kWeightFormats.size());
+  // Of four bytes a number; tables and the classifier of int4 have one.
+  const std::map<std::string, std::pair<double, double>> shares = {{"float32", {1, 1}},
+                                                                   {"bfloat16", {0.5, 0.5}},
+                                                                   {"int8", {0.25, 0.26}},
+                                                                   {"int4", {0.14, 0.16}}};
   const double float32 = 1e6 * rows[0].at("weights_mb").get<double>();
-  const double int8 = 1e6 * rows[1].at("weights_mb").get<double>();
   for (const Json& row : rows) {
-    const bool rounded = row.at("weights") == "int8";
+    const auto [least, most] = shares.at(row.at("weights").get<std::string>());
+    const double weights = 1e6 * row.at("weights_mb").get<double>();
+    EXPECT_GE(weights, 0.999 * least * float32) << row;
+    EXPECT_LE(weights, 1.001 * most * float32) << row;
     const auto loading = row.at("load_memory_bytes").get<double>();
-    EXPECT_GT(loading, rounded ? int8 : float32);
-    EXPECT_LT(loading, rounded ? 0.5 * float32 : 1.25 * float32);
-    EXPECT_GT(row.at("peak_memory_bytes").get<double>(), rounded ? int8 : float32);
-    EXPECT_LT(row.at("peak_memory_bytes").get<double>(), 1.25 * (rounded ? int8 : float32) + 2e6);
+    const auto peak = row.at("peak_memory_bytes").get<double>();
+    EXPECT_GT(loading, weights);
+    EXPECT_LT(loading, weights + 0.25 * float32);
+    EXPECT_GT(peak, weights);
+    EXPECT_LT(peak, 1.25 * weights + 2e6);
   }
   EXPECT_THAT(out, AllOf(HasSubstr(" ms/step  "), HasSubstr(" MB to load")));
 }

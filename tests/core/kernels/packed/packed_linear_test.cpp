@@ -73,15 +73,42 @@ Values<float> rounded_product(const Problem& p) {
   return y;
 }
 
+// What bfloat16 promises: float32's products with rounded weights.
+Problem with_rounded_weights(Problem p) {
+  for (float& w : p.w) w = static_cast<float>(BFloat16(w));
+  return p;
+}
+
+// What int4 promises, but for the roundings of float32: rounded groups, exact sums of each, and
+// weights as they come back.
+std::vector<double> int4_product(const Problem& p, bool rounds_x = true) {
+  constexpr int64_t kColumns = PackedMatrix::kInt4Columns;
+  const PackedMatrix packed(WeightFormat::kInt4, p.w.data(), p.out, p.in);
+  Problem rounded = p;
+  for (int64_t c = 0; c < p.out; ++c) packed.read_row(c, rounded.w.data() + c * p.in);
+  std::vector<uint8_t> q(kColumns);
+  for (int64_t r = 0; rounds_x && r < p.rows; ++r) {
+    for (int64_t begin = 0; begin < p.in; begin += kColumns) {
+      float* const x = rounded.x.data() + r * p.in + begin;
+      const int64_t count = std::min(kColumns, p.in - begin);
+      const float scale = kernels::quantize_row(x, count, 0, q.data());
+      for (int64_t k = 0; k < count; ++k) {
+        x[k] = scale * static_cast<float>(static_cast<int8_t>(q[static_cast<size_t>(k)]));
+      }
+    }
+  }
+  return exact(rounded);
+}
+
 Values<float> run_tile(kernels::Int8Kernel kernel, const Problem& p) {
-  const kernels::Int8Tile tile = kernels::packed_int8_tile(kernel);
+  const kernels::IntegerTiles tiles = kernels::packed_integer_tiles(kernel);
   const PackedMatrix packed(WeightFormat::kInt8, p.w.data(), p.out, p.in);
   const int64_t padded = kernels::padded_bytes(p.in), stride = padded + 7;
   std::vector<uint8_t> q(static_cast<size_t>(p.rows * stride), 0x33);
   Values<float> scales, y(static_cast<size_t>(p.rows * p.out));
   for (int64_t r = 0; r < p.rows; ++r) {
     scales.push_back(
-        kernels::quantize_row(p.x.data() + r * p.in, p.in, tile.flip, q.data() + r * stride));
+        kernels::quantize_row(p.x.data() + r * p.in, p.in, tiles.flip, q.data() + r * stride));
     std::fill_n(q.data() + r * stride + p.in, padded - p.in, uint8_t{0});
   }
   kernels::PackedTile work{.weight = packed, .panels = {0, packed.panels()}};
@@ -89,7 +116,32 @@ Values<float> run_tile(kernels::Int8Kernel kernel, const Problem& p) {
   work.q = q.data(), work.scales = scales.data(), work.ldx = stride;
   work.bias = p.bias.data();
   work.y = y.data(), work.ldy = p.out;
-  tile.run(work);
+  tiles.int8(work);
+  return y;
+}
+
+Values<float> run_int4_tile(kernels::Int8Kernel kernel, const Problem& p) {
+  constexpr int64_t kColumns = PackedMatrix::kInt4Columns;
+  const PackedMatrix packed(WeightFormat::kInt4, p.w.data(), p.out, p.in);
+  kernels::PackedTile work{.weight = packed, .panels = {0, packed.panels()}};
+  const int64_t padded = kernels::padded_bytes(p.in), groups = work.groups();
+  std::vector<uint8_t> q(static_cast<size_t>(p.rows * padded), 0);
+  Values<float> scales, y(static_cast<size_t>(p.rows * p.out));
+  Values<int32_t> starts;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t begin = g * kColumns, count = std::min(kColumns, p.in - begin);
+      uint8_t* const to = q.data() + r * padded + begin;
+      scales.push_back(kernels::quantize_row(p.x.data() + r * p.in + begin, count, 0, to));
+      starts.push_back(0);
+      for (int64_t k = 0; k < count; ++k) starts.back() -= 8 * static_cast<int8_t>(to[k]);
+    }
+  }
+  work.rows = p.rows, work.ldx = padded;
+  work.q = q.data(), work.scales = scales.data(), work.starts = starts.data();
+  work.bias = p.bias.data();
+  work.y = y.data(), work.ldy = p.out;
+  kernels::packed_integer_tiles(kernel).int4(work);
   return y;
 }
 
@@ -113,6 +165,7 @@ TEST(PackedMatrixTest, RowsComeBack) {
     for (const int64_t out : kSizes) {
       const auto w = random_values<float>(out * in, 2);
       const PackedMatrix plain(WeightFormat::kFloat32, w.data(), out, in);
+      const PackedMatrix half(WeightFormat::kBFloat16, w.data(), out, in);
       const PackedMatrix rounded(WeightFormat::kInt8, w.data(), out, in);
       Values<float> row(static_cast<size_t>(in)), expected(row);
       std::vector<uint8_t> q(row.size());
@@ -120,6 +173,10 @@ TEST(PackedMatrixTest, RowsComeBack) {
         const float* const values = w.data() + r * in;
         plain.read_row(r, row.data());
         EXPECT_EQ(row, Values<float>(values, values + in));
+        half.read_row(r, row.data());
+        for (size_t k = 0; k < row.size(); ++k) {
+          EXPECT_EQ(row[k], static_cast<float>(BFloat16(values[k])));
+        }
         const float scale = kernels::quantize_row(values, in, 0, q.data());
         for (size_t k = 0; k < q.size(); ++k) expected[k] = scale * static_cast<int8_t>(q[k]);
         rounded.read_row(r, row.data());
@@ -129,12 +186,47 @@ TEST(PackedMatrixTest, RowsComeBack) {
   }
 }
 
-TEST(PackedMatrixTest, Int8TakesAQuarterOfTheMemory) {
-  const auto w = random_values<float>(256 * 256, 2);
-  const PackedMatrix plain(WeightFormat::kFloat32, w.data(), 256, 256);
-  const PackedMatrix rounded(WeightFormat::kInt8, w.data(), 256, 256);
-  EXPECT_EQ(plain.bytes(), 4 * 256 * 256);
-  EXPECT_EQ(rounded.bytes(), 256 * 256 + 8 * 256);
+// Each number of a group is off by at most half a step, and one step where the largest has the
+// other sign; what is 0 stays 0.
+TEST(PackedMatrixTest, Int4RoundsGroupsApart) {
+  constexpr int64_t kIn = 70, kOut = 33, kColumns = PackedMatrix::kInt4Columns;
+  auto w = random_values<float>(kOut * kIn, 2);
+  std::fill_n(w.begin(), kColumns, 0.0F);
+  for (size_t i = kIn; i < 2 * kIn; ++i) w[i] *= 1000;
+  w[2 * kIn] = 100;  // the rest of its group falls below half a step
+  const PackedMatrix rounded(WeightFormat::kInt4, w.data(), kOut, kIn);
+  Values<float> row(kIn);
+  for (int64_t r = 0; r < kOut; ++r) {
+    rounded.read_row(r, row.data());
+    const float* const values = w.data() + r * kIn;
+    for (int64_t begin = 0; begin < kIn; begin += kColumns) {
+      const int64_t end = std::min(begin + kColumns, kIn);
+      float most = 0;
+      for (int64_t k = begin; k < end; ++k) most = std::max(most, std::abs(values[k]));
+      int64_t exact_ones = 0;
+      for (int64_t k = begin; k < end; ++k) {
+        EXPECT_LE(std::abs(row[static_cast<size_t>(k)] - values[k]), most / 8 * 1.1F)
+            << r << ' ' << k;
+        exact_ones += row[static_cast<size_t>(k)] == values[k] ? 1 : 0;
+      }
+      EXPECT_EQ(exact_ones == end - begin, most == 0) << "nothing was rounded";
+    }
+  }
+  rounded.read_row(2, row.data());
+  EXPECT_NEAR(row[0], 100, 0.5);
+  EXPECT_EQ(row[1], 0);
+}
+
+TEST(PackedMatrixTest, FormatsTakeTheirShareOfTheMemory) {
+  constexpr int64_t kSize = 256;
+  const auto w = random_values<float>(kSize * kSize, 2);
+  const auto bytes = [&](WeightFormat format) {
+    return PackedMatrix(format, w.data(), kSize, kSize).bytes();
+  };
+  EXPECT_EQ(bytes(WeightFormat::kFloat32), 4 * kSize * kSize);
+  EXPECT_EQ(bytes(WeightFormat::kBFloat16), 2 * kSize * kSize);
+  EXPECT_EQ(bytes(WeightFormat::kInt8), kSize * kSize + 8 * kSize);
+  EXPECT_EQ(bytes(WeightFormat::kInt4), kSize * kSize / 2 + kSize * kSize / 32 * 2);
 }
 
 TEST(PackedMatrixTest, SumsThatCouldOverflowAreRefused) {
@@ -155,6 +247,32 @@ TEST(PackedLinearTest, Float32EqualsDoubles) {
       expect_close(p.run(WeightFormat::kFloat32), exact(p), 4.0 + static_cast<double>(p.in));
     });
   });
+}
+
+TEST(PackedLinearTest, BFloat16HasTheBitsOfFloat32) {
+  on_every_target([] {
+    for_each_problem([](const Problem& p) {
+      EXPECT_EQ(p.run(WeightFormat::kBFloat16),
+                with_rounded_weights(p).run(WeightFormat::kFloat32));
+    });
+  });
+}
+
+TEST(PackedLinearTest, Int4RoundsGroupsOfBothSides) {
+  on_every_target([] {
+    for_each_problem([](const Problem& p) {
+      expect_close(p.run(WeightFormat::kInt4), int4_product(p), 4.0 + static_cast<double>(p.in));
+    });
+  });
+}
+
+TEST(PackedLinearTest, Int4KernelsHaveTheSameBits) {
+  for (const auto kernel : enumerators<kernels::Int8Kernel>()) {
+    if (!kernels::can_run(kernel)) continue;
+    SCOPED_TRACE(name_of(kernel));
+    for_each_problem(
+        [&](const Problem& p) { EXPECT_EQ(run_int4_tile(kernel, p), p.run(WeightFormat::kInt4)); });
+  }
 }
 
 TEST(PackedLinearTest, Int8HasExactSums) {

@@ -7,10 +7,11 @@
 #include "core/kernels/packed/packed_tile.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/kernels/packed/packed_int8_cpu.cpp"
+#define HWY_TARGET_INCLUDE "core/kernels/packed/packed_integers_cpu.cpp"
 #include "hwy/foreach_target.h"
 
 #include "core/kernels/cpu/simd-inl.h"
+#include "core/kernels/packed/packed_line-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tapestry {
@@ -20,10 +21,7 @@ namespace {
 using kernels::PackedTile;
 using kernels::Range;
 
-constexpr int64_t kPanel = PackedMatrix::kPanel;
 constexpr int64_t kGroup = PackedMatrix::kGroup;
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag<int32_t>()));
-constexpr int kVectors = static_cast<int>(kPanel / kLanes);  // of a panel
 constexpr int kMost = kVectors == 2 ? 8 : kVectors == 4 ? 2 : 1;
 
 // The four signed bytes of each lane, in the form in which add_products() takes them.
@@ -100,7 +98,7 @@ void multiply(const PackedTile& tile, int64_t row, int64_t panel) {
     for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
   }
   const uint8_t* const q = tile.q + row * tile.ldx;
-  const int8_t* w = tile.weight.int8_panel(panel);
+  const int8_t* w = tile.weight.panel<int8_t>(panel);
   for (int64_t k = 0; k < tile.weight.cols(); k += kGroup, w += kGroup * kPanel) {
     V fours[kHeight];
 #pragma GCC unroll 8
@@ -135,6 +133,70 @@ void multiply_tile(const PackedTile& tile) {
 }
 kernels::PackedTileFunction int8_tile() { return multiply_tile; }
 
+// A group has sums of its own, which start at -8 times those of x.
+template <int kHeight>
+void multiply_int4(const PackedTile& tile, int64_t row, int64_t panel) {
+  const Tag<float> d;
+  const Tag<int32_t> di;
+  using V = hn::Vec<Tag<int32_t>>;
+  hn::Vec<Tag<float>> totals[kHeight][kVectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kHeight; ++r) {
+#pragma GCC unroll 32
+    for (int v = 0; v < kVectors; ++v) totals[r][v] = hn::Zero(d);
+  }
+  const V low_halves = hn::Set(di, 0x0f0f0f0f);
+  const uint8_t* group = tile.weight.panel<uint8_t>(panel);
+  for (int64_t g = 0; g < tile.groups(); ++g, group += PackedMatrix::kInt4Group) {
+    V sums[kHeight][kVectors];
+#pragma GCC unroll 8
+    for (int r = 0; r < kHeight; ++r) {
+      const V start = hn::Set(di, tile.starts[(row + r) * tile.groups() + g]);
+#pragma GCC unroll 32
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = start;
+    }
+    for (int64_t p = 0; p < PackedMatrix::kInt4Columns / 8; ++p) {
+      const auto* const words =
+          reinterpret_cast<const int32_t*>(group + PackedMatrix::kInt4Scales) + p * kPanel;
+#pragma GCC unroll 32
+      for (int v = 0; v < kVectors; ++v) {
+        const V both = hn::Load(di, words + v * kLanes);
+        const Bytes low(hn::And(both, low_halves));
+        const Bytes high(hn::And(hn::ShiftRight<4>(both), low_halves));
+#pragma GCC unroll 8
+        for (int r = 0; r < kHeight; ++r) {
+          int32_t fours[2];
+          std::memcpy(fours, tile.q + (row + r) * tile.ldx + g * PackedMatrix::kInt4Columns + 8 * p,
+                      sizeof fours);
+          sums[r][v] = add_products(sums[r][v], Bytes(hn::Set(di, fours[0])), low);
+          sums[r][v] = add_products(sums[r][v], Bytes(hn::Set(di, fours[1])), high);
+        }
+      }
+    }
+    hn::Vec<Tag<float>> scales[kVectors];
+    load_line(reinterpret_cast<const BFloat16*>(group), scales);
+#pragma GCC unroll 8
+    for (int r = 0; r < kHeight; ++r) {
+      const auto scale = hn::Set(d, tile.scales[(row + r) * tile.groups() + g]);
+#pragma GCC unroll 32
+      for (int v = 0; v < kVectors; ++v) {
+        totals[r][v] =
+            hn::MulAdd(hn::ConvertTo(d, sums[r][v]), hn::Mul(scale, scales[v]), totals[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kHeight; ++r) deliver(tile, row + r, panel, totals[r]);
+}
+
+void multiply_int4_tile(const PackedTile& tile) {
+  constexpr int kRows = kVectors == 2 ? 4 : 1;
+  static constexpr auto kStrips = kernels::strips_of<kRows, kVectors, 1>(
+      []<int kHeight, int>() { return multiply_int4<kHeight>; });
+  kernels::run_strips(tile, kStrips);
+}
+kernels::PackedTileFunction int4_tile() { return multiply_int4_tile; }
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace tapestry
@@ -145,6 +207,7 @@ namespace tapestry {
 namespace {
 
 HWY_EXPORT(int8_tile);
+HWY_EXPORT(int4_tile);
 HWY_EXPORT(deliver_function);
 
 }  // namespace
@@ -152,6 +215,8 @@ HWY_EXPORT(deliver_function);
 namespace kernels {
 
 PackedTileFunction packed_int8_plain_tile() { return HWY_DYNAMIC_DISPATCH(int8_tile)(); }
+
+PackedTileFunction packed_int4_plain_tile() { return HWY_DYNAMIC_DISPATCH(int4_tile)(); }
 
 DeliverFunction packed_int8_deliver() { return HWY_DYNAMIC_DISPATCH(deliver_function)(); }
 
@@ -181,21 +246,35 @@ Int8Kernel int8_kernel() {
   return fastest;
 }
 
-Int8Tile packed_int8_tile(Int8Kernel kernel) {
+IntegerTiles packed_integer_tiles(Int8Kernel kernel) {
   constexpr uint8_t kUnsigned = 0x80;
   switch (kernel) {
     case Int8Kernel::kPlain:
       break;
     case Int8Kernel::kAvxVnni:
-      return {packed_int8_avx_vnni_tile(), kUnsigned};
+      return {kUnsigned, packed_int8_avx_vnni_tile(), packed_int4_avx_vnni_tile()};
     case Int8Kernel::kAvx512Vnni:
-      return {packed_int8_avx512_vnni_tile(), kUnsigned};
+      return {kUnsigned, packed_int8_avx512_vnni_tile(), packed_int4_avx512_vnni_tile()};
     case Int8Kernel::kAmx:
-      return {packed_int8_amx_tile(), kUnsigned};
+      return {kUnsigned, packed_int8_amx_tile(), packed_int4_avx512_vnni_tile()};
     case Int8Kernel::kAmxEmulated:
-      return {packed_int8_emulated_tile(), kUnsigned};
+      return {kUnsigned, packed_int8_emulated_tile(), packed_int4_plain_tile()};
   }
-  return {packed_int8_plain_tile(), 0};
+  return {0, packed_int8_plain_tile(), packed_int4_plain_tile()};
+}
+
+PackedTileFunction packed_tile(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kFloat32:
+      return packed_float32_tile();
+    case WeightFormat::kBFloat16:
+      return packed_bfloat16_tile();
+    case WeightFormat::kInt8:
+      return packed_integer_tiles(int8_kernel()).int8;
+    case WeightFormat::kInt4:
+      return packed_integer_tiles(int8_kernel()).int4;
+  }
+  return nullptr;
 }
 
 }  // namespace kernels
