@@ -45,9 +45,12 @@ class TileRows {
   /// The rows from `row` on.
   void give(int64_t row, PackedTile& tile) const {
     tile.ldx = stride_;
-    tile.x = (form_ == Form::kApart ? floats_.data() : args_.x) + row * stride_;
-    tile.q = bytes_.data() + row * stride_;
-    tile.scales = scales_.data() + row * groups_, tile.starts = starts_.data() + row * groups_;
+    if (!rounds_rows(args_.weight.format())) {
+      tile.x = (form_ == Form::kApart ? floats_.data() : args_.x) + row * stride_;
+      return;
+    }
+    tile.q = bytes_.data() + row * stride_, tile.scales = scales_.data() + row * groups_;
+    if (form_ == Form::kInt4) tile.starts = starts_.data() + row * groups_;
   }
 
  private:
