@@ -16,14 +16,16 @@ namespace tapestry {
 template <class T>
 CLI::Validator number(const ConfigRange& range) {
   const auto check = [range](std::string& text) -> std::string {
+    // Of an unsigned number the sign, too, is read, so that one below 0 is told to be out of range.
+    const bool negative = std::is_unsigned_v<T> && text.starts_with('-');
     T value{};
     const char* const end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    const auto [stop, error] = std::from_chars(text.data() + (negative ? 1 : 0), end, value);
     if (error != std::errc() || stop != end) {
       const char* const kind = std::is_integral_v<T> ? "an integer" : "a number";
       return concat("must be ", kind, ", got '", text, "'.");
     }
-    if (range.contains(static_cast<double>(value))) return "";
+    if (!negative && range.contains(static_cast<double>(value))) return "";
     return concat("must be ", range.text, ", got ", text, '.');
   };
   return CLI::Validator(check, range.text);

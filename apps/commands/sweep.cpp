@@ -156,7 +156,7 @@ void add_sweep(CLI::App& app, SweepOptions& options) {
       ->check(number<int>(between(1, 31)))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of the draws")
-      ->check(number<int64_t>(at_least(0)))
+      ->check(number<uint64_t>(at_least(0)))
       ->capture_default_str();
   app.add_option("--processes", options.processes, "trials that train at the same time")
       ->check(number<int>(between(1, 1024)))

@@ -360,6 +360,7 @@ TEST_F(CliTest, NumbersOutsideTheirBoundsAreToldWithThem) {
        "must be an integer, got '99999999999999999999'."},
       {"bench c.yaml --steps x", "--steps: must be an integer, got 'x'."},
       {"translate --model x --threads 2000", "--threads: must be in [0, 1024], got 2000."},
+      {"sweep c.yaml seed=1,2 --output o --seed -1", "--seed: must be at least 0, got -1."},
       {"translate --model x --seed -1", "--seed: must be at least 0, got -1."},
       {"classify --model x --threshold nan", "--threshold: must be in [0, 1], got nan."}};
   for (const auto& [arguments, message] : wrong) {
