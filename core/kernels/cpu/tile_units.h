@@ -8,9 +8,8 @@
 //   fetch(memory): a tile that will be loaded
 //   zero<C>(), load<R>(memory, bytes between rows), store<C>(memory, bytes between rows)
 //   multiply<C, A, B>(): C (16, 16 float) += A (16, 32 bfloat16) B (16 pairs of 32, 16 columns)
-//   multiply_bytes<C, A, B>(): C (16, 16 int32) += A (16, 64 unsigned bytes) B (16 fours of 64
-//   signed
-//     bytes, 16 columns)
+//   multiply_bytes<C, A, B>(): C (16, 16 int32) += A (16, 64 unsigned bytes) B (16 fours of the 64
+//     signed ones, 16 columns)
 #pragma once
 
 #include <array>

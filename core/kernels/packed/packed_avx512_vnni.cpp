@@ -33,9 +33,7 @@ struct Isa {
   static V low_halves(V v) { return _mm512_and_si512(v, everywhere(0x0f0f0f0f)); }
   static V high_halves(V v) { return low_halves(_mm512_srli_epi32(v, 4)); }
   static F lower(V v) { return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)); }
-  static F upper(V v) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_srli_epi32(v, 16), 16));
-  }
+  static F upper(V v) { return _mm512_castsi512_ps(_mm512_and_si512(v, everywhere(-0x10000))); }
   static F to_floats(V v) { return _mm512_cvtepi32_ps(v); }
   static F times(F a, F b) { return _mm512_mul_ps(a, b); }
   static F fused(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }

@@ -29,9 +29,7 @@ struct Isa {
   static V low_halves(V v) { return _mm256_and_si256(v, everywhere(0x0f0f0f0f)); }
   static V high_halves(V v) { return low_halves(_mm256_srli_epi32(v, 4)); }
   static F lower(V v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)); }
-  static F upper(V v) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_srli_epi32(v, 16), 16));
-  }
+  static F upper(V v) { return _mm256_castsi256_ps(_mm256_and_si256(v, everywhere(-0x10000))); }
   static F to_floats(V v) { return _mm256_cvtepi32_ps(v); }
   static F times(F a, F b) { return _mm256_mul_ps(a, b); }
   static F fused(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }

@@ -1,5 +1,5 @@
 // Products of 16 bits (PMADDWD), which cannot overflow, for processors without VNNI; and the choice
-// among the kernels of int8.
+// among the kernels of int8 and int4.
 #include <cstring>
 
 #include "core/cpu/bfloat16_kernel.h"

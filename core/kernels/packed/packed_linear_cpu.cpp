@@ -27,11 +27,12 @@ class TileRows {
         cols_(args.weight.cols()),
         form_(form_of(args)),
         groups_(form_ == Form::kInt4 ? Cut{cols_, PackedMatrix::kInt4Columns}.count() : 1),
-        stride_(form_ == Form::kInt8 || form_ == Form::kInt4 ? padded_bytes(cols_) + kLine
-                : form_ == Form::kApart                      ? cols_ + kLine
-                                                             : cols_),
-        bytes_(rounds_rows(args.weight.format()) ? args.rows * stride_ : 0),
-        scales_(rounds_rows(args.weight.format()) ? args.rows * groups_ : 0),
+        rounds_(rounds_rows(args.weight.format())),
+        stride_(rounds_                 ? padded_bytes(cols_) + kLine
+                : form_ == Form::kApart ? cols_ + kLine
+                                        : cols_),
+        bytes_(rounds_ ? args.rows * stride_ : 0),
+        scales_(rounds_ ? args.rows * groups_ : 0),
         starts_(form_ == Form::kInt4 ? args.rows * groups_ : 0),
         floats_(form_ == Form::kApart ? args.rows * stride_ : 0) {
     if (form_ == Form::kThere) return;
@@ -45,7 +46,7 @@ class TileRows {
   /// The rows from `row` on.
   void give(int64_t row, PackedTile& tile) const {
     tile.ldx = stride_;
-    if (!rounds_rows(args_.weight.format())) {
+    if (!rounds_) {
       tile.x = (form_ == Form::kApart ? floats_.data() : args_.x) + row * stride_;
       return;
     }
@@ -89,7 +90,9 @@ class TileRows {
   const PackedLinear& args_;
   const int64_t cols_;
   const Form form_;
-  const int64_t groups_, stride_;
+  const int64_t groups_;
+  const bool rounds_;
+  const int64_t stride_;
   Scratch<uint8_t> bytes_;
   Scratch<float> scales_;
   Scratch<int32_t> starts_;

@@ -43,8 +43,8 @@ PackedTileFunction packed_tile(WeightFormat format);
 PackedTileFunction packed_float32_tile();
 PackedTileFunction packed_bfloat16_tile();
 
-/// What multiplies bytes. All give the same bits of int8; of int4, of vectors with fused
-/// multiply-adds.
+/// What multiplies bytes. All give the same bits; of int4 those that fuse multiply-adds, as all do
+/// on processors with AVX2.
 enum class Int8Kernel {
   kPlain,        ///< products of 16 bits, on every processor
   kAvxVnni,      ///< VPDPBUSD of AVX-VNNI, 256 bits
