@@ -222,6 +222,17 @@ void add_attention(Cases& cases, Inputs& in) {
   cases.push_back({"attention, one value three times", {k}, [=] {
                      return attention(k, k, k, AttentionOptions{.heads = 2});
                    }});
+  const std::vector<int32_t> of_sequences{4, 1, 5};
+  const Sequences sequences = Sequences::of_lengths(of_sequences, lengths.device());
+  const Var qs = in.draw({1, 10, 8}), ks = in.draw({1, 10, 8}), vs = in.draw({1, 10, 8});
+  both("sequences", {qs, ks, vs}, [=](auto f) {
+    return f(qs, ks, vs, AttentionOptions{.heads = 2, .causal = true, .sequences = sequences});
+  });
+  cases.push_back({"attention of sequences, dropout", {qs, ks, vs}, [=] {
+                     return attention(
+                         qs, ks, vs,
+                         AttentionOptions{.heads = 2, .dropout = 0.3, .sequences = sequences});
+                   }});
   const Var wide = in.draw({2, 5, 6}), packed = in.draw({2, 5, 22}), wide_kv = in.draw({2, 5, 14});
   both("values of another size", {q, k, wide},
        [=](auto f) { return f(q, k, wide, AttentionOptions{.heads = 2, .causal = true}); });

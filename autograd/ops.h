@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "autograd/sequences.h"
 #include "autograd/tape.h"
 #include "autograd/var.h"
 #include "core/kernels/attention/rope.h"
@@ -131,6 +132,9 @@ struct EmbeddingOptions {
   /// (B) int32 or undefined: the position of each row's first column; position_offset is then the
   /// largest of them, and no gradient flows.
   Tensor position_offsets = {};
+  /// (B, T) int32 or undefined: the position of each token, in place of the offsets. Each must be a
+  /// row of the table of positions; checked in host memory.
+  Tensor positions = {};
 };
 /// dropout(scale * table[ids] + positions): ids (B, T) int32, table (V, D), positions
 /// (>= offset + T, D) or undefined -> (B, T, D).
@@ -143,6 +147,7 @@ struct RopeOptions {
   int64_t head_size = 0;  ///< K, of which R may be fewer; 0: R
   int64_t position_offset = 0;
   Tensor position_offsets = {};  ///< as in EmbeddingOptions
+  Tensor positions = {};         ///< as in EmbeddingOptions
   RopeLayout layout = RopeLayout::kHalf;
 };
 /// Rotary positions (Su et al. 2021): x (B, T, W) holds `heads` heads of size K, then other
@@ -175,6 +180,10 @@ struct AttentionOptions {
   /// and Hugging Face's masks: a query sees a key where it is not 0. Of the type of q: added to the
   /// scaled scores, so that -inf hides a key. It gets no gradient and is read in place.
   Tensor mask = {};
+  /// Sequences end to end, or undefined: q, k and v are (1, N, ...), and each sequence is attended
+  /// as if it were a batch element by itself. Then there are no key_lengths and no mask, and
+  /// prefix_lengths has a number for each sequence.
+  Sequences sequences = {};
   /// (H, 2R - 1) or undefined: a bias of the scores by distance, differentiable. Head h adds
   /// relative_bias[h][clamp(d, 1 - R, R - 1) + R - 1] to the scaled score (Shaw et al. 2018; a
   /// constant table gives the slopes of Press et al. 2022).

@@ -21,7 +21,7 @@ struct Layout {
 };
 // The attention options that kernels read; the tape keeps them.
 struct Masks {
-  Tensor key_lengths, prefix_lengths, mask;
+  Tensor key_lengths, prefix_lengths, mask, starts;
 };
 
 template <class T>
@@ -58,6 +58,22 @@ void check_mask(const Tensor& mask, const Var& q, const AttentionShape& s) {
         mask.dtype(), " on ", mask.device(), '.');
 }
 
+// Makes `shape` one of sequences end to end, q and k (1, N, ...).
+void join_sequences(const Var& q, const Var& k, const AttentionOptions& options,
+                    AttentionShape& shape) {
+  const Sequences& sequences = options.sequences;
+  const Shape both{1, sequences.rows()};
+  check(q.shape().rank() == 3 && Shape({q.shape()[0], q.shape()[1]}) == both &&
+            Shape({k.shape()[0], k.shape()[1]}) == both && !options.key_lengths.defined() &&
+            !options.key_rows.defined() && !options.mask.defined(),
+        "attention", "with sequences expected q and k of one batch element with ", sequences.rows(),
+        " rows, no key_lengths, key_rows or mask, got q ", q.shape(), " and k ", k.shape(), '.');
+  shape.batch = sequences.count();
+  shape.queries = shape.keys = shape.longest = sequences.longest;
+  shape.rows = sequences.rows();
+  shape.starts = sequences.starts.data<int32_t>();
+}
+
 AttentionShape attention_shape(const Var& q, const Var& k, int64_t head_size, int64_t value_size,
                                const AttentionOptions& options) {
   const int64_t kv_heads = kv_heads_of(options), rows = k.shape()[1];
@@ -84,6 +100,7 @@ AttentionShape attention_shape(const Var& q, const Var& k, int64_t head_size, in
   shape.softcap = options.softcap;
   shape.causal = options.causal;
   shape.window = options.window;
+  if (options.sequences.defined()) join_sequences(q, k, options, shape);
   shape.key_lengths = lengths_of(options.key_lengths, "key_lengths", shape.batch);
   shape.prefix_lengths = lengths_of(options.prefix_lengths, "prefix_lengths", shape.batch);
   if (key_rows.defined()) {
@@ -155,14 +172,16 @@ Var fused(const std::array<Var, 3>& operands, const Layout& layout, const Attent
   const auto operand = [&](const Operand& o) -> const Tensor& { return inputs[o.input].value(); };
   for (const Var& input : inputs) check_same_kind("attention", inputs[0], input);
   const Tensor& q = operand(layout.q);
-  const Masks masks{options.key_lengths, options.prefix_lengths, options.mask};
+  const Masks masks{options.key_lengths, options.prefix_lengths, options.mask,
+                    options.sequences.starts};
   const Tensor relative = inputs[3].defined() ? inputs[3].value() : Tensor();
-  Var y = Tensor::empty({shape.batch, shape.queries, shape.heads * shape.value_size}, q.dtype(),
-                        q.device());
+  const Shape& places = inputs[layout.q.input].shape();
+  Var y =
+      Tensor::empty({places[0], places[1], shape.heads * shape.value_size}, q.dtype(), q.device());
   const bool recording = Tape::records(inputs[0], inputs[1], inputs[2], inputs[3]);
-  const Tensor lse = recording ? Tensor::empty({shape.batch, shape.heads, shape.queries},
-                                               wider(q.dtype()), q.device())
-                               : Tensor();
+  const Tensor lse =
+      recording ? Tensor::empty({places[0], shape.heads, places[1]}, wider(q.dtype()), q.device())
+                : Tensor();
   dispatch(q, [&](auto device, auto type) {
     using T = decltype(type);
     AttentionForward<T> args;
@@ -289,6 +308,18 @@ struct Scores {
   Tensor tensor;
 };
 
+// The number of the sequence that each row belongs to; empty without sequences.
+std::vector<int32_t> sequence_of_rows(const Sequences& sequences) {
+  std::vector<int32_t> numbers;
+  if (!sequences.defined()) return numbers;
+  const auto starts = sequences.starts.to(Device{}).to_vector<int32_t>();
+  for (size_t s = 0; s + 1 < starts.size(); ++s) {
+    numbers.insert(numbers.end(), static_cast<size_t>(starts[s + 1] - starts[s]),
+                   static_cast<int32_t>(s));
+  }
+  return numbers;
+}
+
 // The masks of the composed attention's scores (B, H, T, S): adds `added`, sets -inf if `hidden`.
 struct ComposedMasks {
   Tensor hidden, added;
@@ -300,17 +331,21 @@ ComposedMasks composed_masks(const AttentionShape& s, const AttentionOptions& op
     return x.defined() ? x.to(Device{}).to(DType::kFloat64) : Tensor();
   };
   const Tensor lengths = on_host(options.key_lengths), prefixes = on_host(options.prefix_lengths);
-  const Tensor mask = on_host(options.mask);
+  const Tensor mask = on_host(options.mask), places = on_host(options.sequences.positions);
   const bool adds = mask.defined() && options.mask.dtype() != DType::kInt32;
   const auto element = [&, bias = score_bias<double>(mask, {})](int64_t b, int64_t h, int64_t t,
                                                                 int64_t j) {
     return bias.added[b * bias.batch_stride + h * bias.head_stride + t * bias.row_stride + j];
   };
+  const std::vector<int32_t> sequence = sequence_of_rows(options.sequences);
   Scores<int32_t> hidden(s, DType::kInt32);
   hidden.fill([&](int64_t b, int64_t h, int64_t t, int64_t j) {
+    if (!sequence.empty() && sequence[t] != sequence[j]) return 1;
     const int64_t d = j - (t + s.keys - s.queries);
+    const int64_t element_of = sequence.empty() ? b : sequence[t];
+    const double place = sequence.empty() ? double(j) : places.data<double>()[j];
     const bool ahead =
-        s.causal && d > 0 && !(prefixes.defined() && double(j) < prefixes.data<double>()[b]);
+        s.causal && d > 0 && !(prefixes.defined() && place < prefixes.data<double>()[element_of]);
     const bool far = s.window > 0 && std::abs(d) >= s.window;
     const bool behind_end = lengths.defined() && double(j) >= lengths.data<double>()[b];
     const bool masked = mask.defined() && element(b, h, t, j) == (adds ? -INFINITY : 0.0);
@@ -346,9 +381,10 @@ AttentionWeights attention_reference(const Var& q, const Var& k, const Var& v,
   const int64_t kv_heads = kv_heads_of(options);
   const int64_t size = head_size_of(q, options.heads, "q");
   const int64_t value_size = head_size_of(v, kv_heads, "v");
-  AttentionOptions without_dropout = options;
-  without_dropout.dropout = 0;
-  const AttentionShape s = attention_shape(q, k, size, value_size, without_dropout);
+  AttentionOptions joined = options;  // the mask tells sequences apart
+  joined.dropout = 0;
+  if (options.sequences.defined()) joined.sequences = {}, joined.prefix_lengths = {};
+  const AttentionShape s = attention_shape(q, k, size, value_size, joined);
   const int64_t shared = s.heads / kv_heads, rows = shared * s.queries;  // of one group
   const ComposedMasks masks = composed_masks(s, options, q.dtype(), q.value().device());
   const Var relative =

@@ -217,7 +217,13 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions,
                        ids.shape()[1], options.position_offset, options.scale};
   shape.position_offsets =
       offsets_of("embedding", options.position_offsets, ids.shape()[0], table, positions);
-  if (positions.defined()) {
+  if (positions.defined() && options.positions.defined()) {
+    check(positions.shape().rank() == 2 && positions.shape()[1] == shape.cols, "embedding",
+          "the table of positions must have rows of ", shape.cols, ", got ", positions.shape(),
+          '.');
+    shape.positions =
+        positions_of("embedding", options.positions, ids.shape(), positions.shape()[0]);
+  } else if (positions.defined()) {
     check(positions.shape().rank() == 2 && positions.shape()[1] == shape.cols &&
               positions.shape()[0] >= shape.position_offset + shape.length,
           "embedding", "positions ", shape.position_offset, " to ",
@@ -243,7 +249,8 @@ Var embedding(const Tensor& ids, const Var& table, const Var& positions,
                        data_or_null<T>(positions.value()), drop, y.value().data<T>());
   });
   Tape::record({&table, &positions}, y,
-               [shape, drop, ids, gt = gradient_of(table), gp = gradient_of(positions)](Tensor dy) {
+               [shape, drop, ids, places = options.positions, gt = gradient_of(table),
+                gp = gradient_of(positions)](Tensor dy) {
                  Targets<2> targets({gt, gp});
                  const auto &dt = targets[0], &dp = targets[1];
                  dispatch(dy, [&](auto device, auto type) {

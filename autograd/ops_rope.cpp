@@ -21,7 +21,9 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
             options.heads * head_size <= width,
         "rope", "x is ", x.shape(), ", the table ", table.shape(), " for ", options.heads,
         " heads of ", head_size, '.');
-  check(options.position_offset >= 0 && options.position_offset + length <= table.shape()[0],
+  const bool each = options.positions.defined();
+  check(each ||
+            (options.position_offset >= 0 && options.position_offset + length <= table.shape()[0]),
         "rope", "expected positions below ", table.shape()[0], ", got ", length, " from ",
         options.position_offset, " on.");
   const RopeShape shape{
@@ -33,6 +35,8 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
       .length = length,
       .position_offset = options.position_offset,
       .position_offsets = offsets_of("rope", options.position_offsets, x.shape()[0], x),
+      .positions =
+          positions_of("rope", options.positions, {x.shape()[0], length}, table.shape()[0]),
       .layout = options.layout,
       .inverse = false};
   Var y = Tensor::empty_like(x.value());
@@ -41,7 +45,7 @@ Var rope(const Var& x, const Tensor& table, const RopeOptions& options) {
     kernels::rope(device, shape, x.value().data<T>(), table.data<Wider<T>>(), y.value().data<T>(),
                   Write::kSet);
   });
-  Tape::record({&x}, y, [shape, table, dx = gradient_of(x)](Tensor dy) {
+  Tape::record({&x}, y, [shape, table, places = options.positions, dx = gradient_of(x)](Tensor dy) {
     RopeShape back = shape;
     back.inverse = true;
     const auto [target, write] = dx->target();

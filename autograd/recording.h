@@ -4,6 +4,7 @@
 #include <array>
 
 #include "autograd/tape.h"
+#include "core/shapes_only.h"
 
 namespace tapestry {
 
@@ -75,6 +76,23 @@ const int32_t* offsets_of(const char* who, const Tensor& offsets, int64_t batch,
         offsets.shape(), '.');
   check(!Tape::records(inputs...), who, "no gradient flows through position_offsets.");
   return offsets.data<int32_t>();
+}
+
+/// The elements of `positions` (B, T) int32, null if it is undefined. Throws unless they have the
+/// shape of `tokens` and, in host memory, are rows of a table of `most`.
+inline const int32_t* positions_of(const char* who, const Tensor& positions, const Shape& tokens,
+                                   int64_t most) {
+  if (!positions.defined()) return nullptr;
+  check(positions.shape() == tokens && positions.dtype() == DType::kInt32, who,
+        "positions must be int32 ", tokens, ", got ", positions.dtype(), ' ', positions.shape(),
+        '.');
+  const int32_t* const rows = positions.data<int32_t>();
+  if (!positions.device().is_cpu() || !ShapesOnly::has_memory(positions.bytes())) return rows;
+  for (int64_t i = 0; i < positions.numel(); ++i) {
+    check(rows[i] >= 0 && rows[i] < most, who, "positions must be in [0, ", most, "), got ",
+          rows[i], '.');
+  }
+  return rows;
 }
 
 }  // namespace tapestry

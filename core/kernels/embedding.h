@@ -16,8 +16,10 @@ struct EmbeddingShape {
   double scale = 1;
   /// (rows / length): the position of each sequence's first row; null: position_offset is.
   const int32_t* position_offsets = nullptr;
+  const int32_t* positions = nullptr;  ///< (rows): of each row, in place of both; may be null
 
   TAPESTRY_HOST_DEVICE int64_t position(int64_t row) const {
+    if (positions != nullptr) return positions[row];
     return row % length +
            (position_offsets == nullptr ? position_offset : position_offsets[row / length]);
   }

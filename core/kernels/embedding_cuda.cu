@@ -209,7 +209,12 @@ void embedding_backward(Cuda, const EmbeddingShape& shape, const int32_t* ids, c
     const auto table = packed ? table_backward<T, kPack<T>> : table_backward<T, 1>;
     table(shape, ids, dy, factors, d_table, d_table_write);
   }
-  if (d_positions != nullptr) {
+  if (d_positions != nullptr && shape.positions != nullptr) {
+    EmbeddingShape of_positions = shape;
+    of_positions.vocab = position_rows, of_positions.scale = 1;
+    const auto table = packed ? table_backward<T, kPack<T>> : table_backward<T, 1>;
+    table(of_positions, shape.positions, dy, factors, d_positions, d_positions_write);
+  } else if (d_positions != nullptr) {
     launch(column_launch("embedding_backward", position_rows,
                          packed ? shape.cols / kPack<T> : shape.cols),
            packed ? sum_positions<T, kPack<T>> : sum_positions<T, 1>, shape, dy, factors,

@@ -126,17 +126,18 @@ Var SelfAttention::project(const Var& x, const Positions& positions) const {
         2);
   }
   if (!rope_angles.defined()) return packed;
-  return rope(packed, rope_angles.rows(positions.first + x.shape()[1]).value(),
+  return rope(packed, rope_angles.rows(positions.needed(x.shape()[1])).value(),
               {.heads = options.heads + options.groups(),
                .head_size = options.head_size(),
                .position_offset = positions.first,
                .position_offsets = positions.firsts,
+               .positions = positions.each,
                .layout = options.rope_layout});
 }
 
 Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
                               const AttentionContext& context) const {
-  const Var packed = project(x, 0);
+  const Var packed = project(x, context.sequences);
   const AttentionOptions how{.heads = options.heads,
                              .kv_heads = options.kv_heads,
                              .causal = causal,
@@ -148,6 +149,7 @@ Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
                              .window = options.window,
                              .prefix_lengths = context.prefix_lengths,
                              .mask = context.mask,
+                             .sequences = context.sequences,
                              .relative_bias = context.relative_bias};
   record_packed(packed, 0, packed, options.query_width(), options, how);
   return out(attention(packed, how));

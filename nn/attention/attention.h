@@ -43,6 +43,7 @@ struct AttentionContext {
   Tensor mask = {};            ///< (T, S), (B, T, S) or (B, H, T, S), or undefined
   Tensor prefix_lengths = {};  ///< (B) int32 of a causal layer, or undefined
   Var relative_bias = {};      ///< (H, 2R - 1) of self-attention, or undefined
+  Sequences sequences = {};    ///< of self-attention; prefix_lengths has a number for each
 };
 
 /// Normalizes queries and keys (RMSNorm) before they are rotated: no head, each head by itself with

@@ -88,10 +88,11 @@ LatentAttention::LatentAttention(const Options& given, const ParamScope& scope)
 }
 
 Var LatentAttention::turn(const Var& x, int64_t heads, const Positions& at) const {
-  return rope(x, rope_angles.rows(at.first + x.shape()[1]).value(),
+  return rope(x, rope_angles.rows(at.needed(x.shape()[1])).value(),
               {.heads = heads,
                .position_offset = at.first,
                .position_offsets = at.firsts,
+               .positions = at.each,
                .layout = options.rope_layout});
 }
 
@@ -106,13 +107,14 @@ LatentAttention::Latents LatentAttention::compress(const Var& x, const Positions
 
 Var LatentAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
                                 const AttentionContext& context) const {
-  return attend(x, 0, compress(x, 0),
+  return attend(x, context.sequences, compress(x, context.sequences),
                 {.causal = causal,
                  .key_lengths = lengths,
                  .dropout = options.dropout,
                  .window = options.window,
                  .prefix_lengths = context.prefix_lengths,
                  .mask = context.mask,
+                 .sequences = context.sequences,
                  .relative_bias = context.relative_bias});
 }
 

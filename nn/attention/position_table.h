@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "autograd/sequences.h"
 #include "nn/layers/parameters.h"
 #include "nn/layers/rope_frequencies.h"
 
@@ -34,14 +35,22 @@ class PositionTable {
   std::shared_ptr<State> state_;
 };
 
-/// Positions of a batch's first tokens.
+/// Positions of a batch's tokens.
 struct Positions {
   Positions(int64_t first = 0) : first(first) {}  // NOLINT: a number stands for all rows
   /// `firsts` (B) int32, each at most `most`.
   Positions(Tensor firsts, int64_t most) : first(most), firsts(std::move(firsts)) {}
+  /// Those of sequences end to end; of undefined ones as Positions(0).
+  Positions(const Sequences& sequences)  // NOLINT
+      : each(sequences.positions), longest(sequences.longest) {}
 
-  int64_t first;       ///< of all rows, or the last of them
-  Tensor firsts = {};  ///< (B) of each row, or undefined
+  /// The rows that a table of positions needs for `length` tokens of each row.
+  int64_t needed(int64_t length) const { return each.defined() ? longest : first + length; }
+
+  int64_t first = 0;    ///< of the first token of all rows, or the largest of `firsts`
+  Tensor firsts = {};   ///< (B) of the first token of each row, or undefined
+  Tensor each = {};     ///< (B, T) of each token, or undefined; in place of both
+  int64_t longest = 0;  ///< more than any of `each`
 };
 
 /// The table of rope() for heads of `size` (nn/layers/layers.h, rope_table), on the device of

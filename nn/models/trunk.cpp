@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "nn/layers/unpadded.h"
+
 namespace tapestry {
 
 PositionTable position_table(const ModelOptions& o, const ParamScope& scope) {
@@ -47,7 +49,8 @@ Var InputEmbedding::operator()(const Tensor& ids, const Positions& at,
   EmbeddingOptions at_offset = options;
   at_offset.position_offset = at.first;
   at_offset.position_offsets = at.firsts;
-  const Var rows = positions.rows(at.first + ids.shape()[1]);
+  at_offset.positions = at.each;
+  const Var rows = positions.rows(at.needed(ids.shape()[1]));
   if (!segment_table.defined() && norm.empty()) return table.look_up(ids, rows, at_offset);
   at_offset.dropout = 0;  // dropout comes last, after the sum
   Var x = table.look_up(ids, rows, at_offset);
@@ -89,7 +92,9 @@ EncoderStack::EncoderStack(const ModelOptions& options, bool causal, const Param
 }
 
 Var EncoderStack::operator()(Var x, const Tensor& lengths, AttentionContext context) const {
-  context.relative_bias = relative_positions.bias(x.shape()[1]);
+  const Sequences& sequences = context.sequences;
+  context.relative_bias =
+      relative_positions.bias(sequences.defined() ? sequences.longest : x.shape()[1]);
   for (const EncoderLayer& layer : layers) {
     x = run_layer(recompute, [this, &layer, x, lengths, context] {
       return layer(x, lengths, causal, context);
@@ -104,8 +109,20 @@ Trunk::Trunk(const ModelOptions& options, const WeightMatrix& table, bool causal
     : embedding(options, table, scope), stack(options, causal, scope) {}
 
 Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& segments,
-                      const AttentionContext& context) const {
-  return stack(embedding(ids, 0, segments), lengths, context);
+                      AttentionContext context) const {
+  if (context.sequences.defined()) {
+    const Shape joined{1, ids.numel()};
+    const Tensor kinds = segments.defined() ? segments.reshape(joined) : Tensor();
+    const Var x = stack(embedding(ids.reshape(joined), context.sequences, kinds), {}, context);
+    return reshape(x, {ids.shape()[0], ids.shape()[1], x.shape()[2]});
+  }
+  const bool whole = context.mask.defined() || AttentionRecorder::listens();
+  const auto unpadded = whole ? std::nullopt : Unpadded::of(ids, lengths);
+  if (!unpadded) return stack(embedding(ids, 0, segments), lengths, context);
+  context.sequences = unpadded->sequences();
+  return unpadded->with_padding(
+      stack(embedding(unpadded->tokens_of(ids), context.sequences, unpadded->tokens_of(segments)),
+            {}, context));
 }
 
 Var Trunk::step(const Tensor& ids, std::vector<KeyValueCache>& caches, const DecodingStep& step,

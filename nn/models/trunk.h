@@ -75,9 +75,11 @@ struct Trunk {
   /// A stack over the embedding `table` (V, D).
   Trunk(const ModelOptions& options, const WeightMatrix& table, bool causal,
         const ParamScope& scope);
-  /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D).
+  /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D). What
+  /// stands behind the end of a row is a number, but means nothing. Sequences of the context lie in
+  /// the rows one after the other, all B * T tokens, and take the place of lengths.
   Var operator()(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {},
-                 const AttentionContext& context = {}) const;
+                 AttentionContext context = {}) const;
   /// A step of decoding: ids (R, n) -> (R, n, D). One cache per layer. Only for causal trunks; only
   /// the prefix of the context counts, for first tokens.
   Var step(const Tensor& ids, std::vector<KeyValueCache>& caches, const DecodingStep& step,

@@ -45,7 +45,13 @@ struct AttentionShape {
   /// no batches. Null: every batch element has its own S rows, in order.
   const int32_t* key_rows = nullptr;
   int64_t key_rows_stride = 0;  ///< S of key_rows
-  /// Dropout of the attention weights: weight (b, h, t, j) has draw ((b * H + h) * T + t) * S + j.
+  /// (B + 1) for sequences end to end: batch element b is rows [starts[b], starts[b + 1]) of one
+  /// batch, `queries` and `keys` are those of the longest. No element is empty, and they leave no
+  /// row out. Null: every batch element has its own rows.
+  const int32_t* starts = nullptr;
+  int64_t rows = 0;     ///< of all these sequences
+  int64_t longest = 0;  ///< rows of the longest of them
+  /// Dropout of the attention weights: weight (b, h, t, j) has draw weight_index(..).
   Dropout dropout;
 };
 
@@ -71,7 +77,8 @@ template <class T>
 struct AttentionForward {
   Rows<const T> q, k, v;
   Rows<T> out;
-  Wider<T>* log_sum_exp = nullptr;  ///< (B, H, T), for backward; may be null
+  /// (B, H, T), of sequences end to end (H, rows), for backward; may be null.
+  Wider<T>* log_sum_exp = nullptr;
   ScoreBias<T> bias = {};
 };
 

@@ -26,11 +26,13 @@ namespace tapestry {
 
 template <class T>
 struct AttentionBackwardTiles {
+  // All get the shape and operands of batch element b by itself.
   // All gradients of key/value heads [group, last_group) and their query heads; computes their
   // deltas itself. Adds to relative_sums (B, H, 2R - 1), which may be null.
   void (*groups)(const AttentionShape& shape, const AttentionBackward<T>& args, int64_t b,
                  int64_t group, int64_t last_group, double* relative_sums);
-  // Only dk and dv of one block of keys, or only dq of one block of queries.
+  // Only dk and dv of one block of keys, or only dq of one block of queries; the deltas are those
+  // of all rows of weights.
   void (*keys)(const AttentionShape& shape, const AttentionBackward<T>& args,
                const Wider<T>* deltas, int64_t b, int64_t group, int64_t block);
   void (*queries)(const AttentionShape& shape, const AttentionBackward<T>& args,
@@ -157,7 +159,7 @@ void backward_keys(const AttentionShape& shape, const AttentionBackward<T>& args
       blocks.choose_queries(group * shared + h, qb);
       if (!blocks.queries_see_keys()) continue;
       blocks.load_queries();
-      blocks.compute_weights(deltas + h * shape.queries, nothing);
+      blocks.compute_weights(deltas + weight_row(shape, b, group * shared + h, 0), nothing);
       blocks.chain_softcap();
       blocks.add_key_gradients();
     }
@@ -177,7 +179,7 @@ void backward_queries(const AttentionShape& shape, const AttentionBackward<T>& a
   for (int64_t kb = keys.first / kBackwardKeys; kb * kBackwardKeys < keys.last; ++kb) {
     blocks.load_keys(kb);
     if (!blocks.queries_see_keys()) continue;
-    blocks.compute_weights(deltas, nothing);
+    blocks.compute_weights(deltas + weight_row(shape, b, head, 0), nothing);
     blocks.chain_softcap();
     blocks.sum_query_gradients(add);
     add = true;
@@ -232,9 +234,9 @@ void attention_backward(Cpu, const AttentionShape& shape, const AttentionBackwar
     Scratch<double> sums(shape.batch * numbers);
     std::fill_n(sums.data(), shape.batch * numbers, 0.0);
     parallel_for(shape.batch * pieces, [&](int64_t tile) {
-      const int64_t group = tile % pieces * each;
-      tiles.groups(shape, args, tile / pieces, group, std::min(group + each, shape.kv_heads),
-                   relative ? sums.data() : nullptr);
+      const int64_t b = tile / pieces, group = tile % pieces * each;
+      tiles.groups(shape_of(shape, b), own_args(shape, b, args), b, group,
+                   std::min(group + each, shape.kv_heads), relative ? sums.data() : nullptr);
     });
     for (int64_t i = 0; i < numbers; ++i) {
       double sum =
@@ -244,24 +246,29 @@ void attention_backward(Cpu, const AttentionShape& shape, const AttentionBackwar
     }
     return;
   }
-  Scratch<Wider<T>> deltas(heads * shape.queries);
+  Scratch<Wider<T>> deltas(weight_rows(shape));
   parallel_for(heads, [&](int64_t head) {
-    tiles.deltas(shape, args, head / shape.heads, head % shape.heads,
-                 deltas.data() + head * shape.queries);
+    const int64_t b = head / shape.heads, h = head % shape.heads;
+    tiles.deltas(shape_of(shape, b), own_args(shape, b, args), b, h,
+                 deltas.data() + weight_row(shape, b, h, 0));
   });
   const bool wants_keys = args.dk.data != nullptr || args.dv.data != nullptr;
   const int64_t key_tiles = wants_keys ? groups * key_blocks : 0;
   const int64_t query_tiles = args.dq.data != nullptr ? heads * query_blocks : 0;
   parallel_for(key_tiles + query_tiles, [&](int64_t tile) {
-    if (tile < key_tiles) {
-      const int64_t group = tile / key_blocks, first_head = group * (shape.heads / shape.kv_heads);
-      tiles.keys(shape, args, deltas.data() + first_head * shape.queries, group / shape.kv_heads,
-                 group % shape.kv_heads, tile % key_blocks);
-    } else {
-      const int64_t head = (tile - key_tiles) / query_blocks;
-      tiles.queries(shape, args, deltas.data() + head * shape.queries, head / shape.heads,
-                    head % shape.heads, (tile - key_tiles) % query_blocks);
+    const bool of_keys = tile < key_tiles;
+    const int64_t blocks = of_keys ? key_blocks : query_blocks;
+    const int64_t heads_of = of_keys ? shape.kv_heads : shape.heads;
+    const int64_t number = of_keys ? tile : tile - key_tiles;
+    const int64_t block = number % blocks, head = number / blocks % heads_of;
+    const int64_t b = number / blocks / heads_of;
+    const AttentionShape own = shape_of(shape, b);
+    if (block * (of_keys ? kBackwardKeys : kBackwardQueries) >=
+        (of_keys ? own.keys : own.queries)) {
+      return;
     }
+    (of_keys ? tiles.keys : tiles.queries)(own, own_args(shape, b, args), deltas.data(), b, head,
+                                           block);
   });
 }
 

@@ -60,16 +60,20 @@ void launch_deltas(const AttentionShape& shape, const AttentionBackward<T>& args
 //   sums += dS B1 (dK or dQ), value_sums += P' B2 (dV).
 template <class T, int kSize, bool kOfKeys>
 __global__ void __launch_bounds__(256)
-    attention_gradients(AttentionShape shape, AttentionBackward<T> args, const Wider<T>* deltas,
+    attention_gradients(AttentionShape whole, AttentionBackward<T> all, const Wider<T>* deltas,
                         DropoutFactors<T> dropout, bool packed) {
   using W = Wider<T>;
   using Tile = AttentionTile<W, kSize>;
   constexpr int kRows = Tile::kRows;
-  const int64_t own_rows = kOfKeys ? shape.keys : shape.queries;
-  const int64_t own_heads = kOfKeys ? shape.kv_heads : shape.heads;
-  const TileOfBlock block(own_heads, (own_rows + kRows - 1) / kRows, !kOfKeys && shape.causal);
+  const int64_t most_rows = kOfKeys ? whole.keys : whole.queries;
+  const int64_t own_heads = kOfKeys ? whole.kv_heads : whole.heads;
+  const TileOfBlock block(own_heads, (most_rows + kRows - 1) / kRows, !kOfKeys && whole.causal);
   const int64_t b = block.b, first = block.tile * kRows;
-  const int64_t count = own_rows - first < kRows ? own_rows - first : kRows;
+  const AttentionShape shape = shape_of(whole, b);
+  const AttentionBackward<T> args = own_args(whole, b, all);
+  const int64_t left = (kOfKeys ? shape.keys : shape.queries) - first;
+  if (left <= 0) return;
+  const int64_t count = left < kRows ? left : kRows;
   const int64_t shared = shape.heads / shape.kv_heads;
   const int64_t group = kOfKeys ? block.head : block.head / shared;
   const int size = static_cast<int>(shape.head_size);
@@ -147,8 +151,8 @@ void attention_backward(Cuda, const AttentionShape& shape, const AttentionBackwa
     hopper = fits && wants_hopper(shape, args.q, args.k, args.v, args.d_out);
     if (fits && !hopper && attention_backward_short(shape, args)) return;
   }
-  DeviceScratch<Wider<T>> deltas(shape.batch * shape.heads * shape.queries);
-  launch_deltas(shape, args, deltas.data());
+  DeviceScratch<Wider<T>> deltas(weight_rows(shape));
+  launch_deltas(joined(shape), args, deltas.data());
   if (args.d_relative != nullptr) attention_backward_relative(shape, args, deltas.data());
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (hopper) return attention_backward_hopper(shape, args, deltas.data());

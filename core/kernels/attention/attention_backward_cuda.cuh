@@ -78,7 +78,7 @@ struct GradientTile {
         W weight = 0, d_score = 0;
         if (t < shape.queries && visible.of_query(t).has(key)) {
           const int e = kOfKeys ? j : i;
-          const auto draw = static_cast<uint64_t>((head_row + t) * shape.keys + key);
+          const auto draw = static_cast<uint64_t>(weight_index(shape, head_row + t, key));
           const W factor = dropout.at(draw);
           W score = p[i][j] * scale, slope = 1;
           if (shape.softcap > 0) {

@@ -214,7 +214,7 @@ class BackwardBlocks {
         }
         const W* factors = nullptr;
         if (shape_.dropout.p > 0) {
-          const int64_t index = (first_row + i) * shape_.keys + first_key_ + seen.first;
+          const int64_t index = weight_index(shape_, first_row + i, first_key_ + seen.first);
           factors = dropout_.fill(static_cast<uint64_t>(index), seen.last - seen.first, factors_);
         }
         weight_gradients(weights + r * weight_stride_, d_scores + r * weight_stride_, factors, seen,

@@ -16,11 +16,47 @@ TAPESTRY_HOST_DEVICE T* at(const Rows<T>& rows, int64_t b, int64_t row, int64_t 
   return rows.data + b * rows.batch_stride + row * rows.row_stride + head * size;
 }
 
-/// The shape of batch element b by itself: with key_rows each has its own number of keys.
+/// The shape of batch element b by itself: with key_rows or starts each has its own number of keys.
 TAPESTRY_HOST_DEVICE inline AttentionShape shape_of(AttentionShape shape, int64_t b) {
-  if (shape.key_rows == nullptr) return shape;
-  shape.keys = shape.key_lengths[b];
-  shape.key_lengths = nullptr;
+  if (shape.starts != nullptr) {
+    shape.queries = shape.keys = shape.starts[b + 1] - shape.starts[b];
+  } else if (shape.key_rows != nullptr) {
+    shape.keys = shape.key_lengths[b];
+    shape.key_lengths = nullptr;
+  }
+  return shape;
+}
+
+/// The operands of batch element b by itself: of sequences end to end its first row is row 0 of
+/// every batch.
+template <class T>
+TAPESTRY_HOST_DEVICE Rows<T> own_rows(const AttentionShape& shape, int64_t b, Rows<T> rows) {
+  if (shape.starts == nullptr || rows.data == nullptr) return rows;
+  return {rows.data + shape.starts[b] * rows.row_stride, rows.row_stride, 0};
+}
+template <class T>
+TAPESTRY_HOST_DEVICE AttentionForward<T> own_args(const AttentionShape& shape, int64_t b,
+                                                  AttentionForward<T> args) {
+  args.q = own_rows(shape, b, args.q), args.k = own_rows(shape, b, args.k);
+  args.v = own_rows(shape, b, args.v), args.out = own_rows(shape, b, args.out);
+  return args;
+}
+template <class T>
+TAPESTRY_HOST_DEVICE AttentionBackward<T> own_args(const AttentionShape& shape, int64_t b,
+                                                   AttentionBackward<T> args) {
+  args.q = own_rows(shape, b, args.q), args.k = own_rows(shape, b, args.k);
+  args.v = own_rows(shape, b, args.v), args.out = own_rows(shape, b, args.out);
+  args.d_out = own_rows(shape, b, args.d_out), args.dq = own_rows(shape, b, args.dq);
+  args.dk = own_rows(shape, b, args.dk), args.dv = own_rows(shape, b, args.dv);
+  return args;
+}
+
+/// The same as one batch element, for passes that work on each query by itself.
+TAPESTRY_HOST_DEVICE inline AttentionShape joined(AttentionShape shape) {
+  if (shape.starts == nullptr) return shape;
+  shape.batch = 1;
+  shape.queries = shape.keys = shape.rows;
+  shape.starts = nullptr;
   return shape;
 }
 
@@ -164,7 +200,17 @@ inline int64_t heads_per_tile(int64_t tiles, int64_t heads) {
 /// The index of the row of weights of (b, head, t) in the whole batch.
 TAPESTRY_HOST_DEVICE inline int64_t weight_row(const AttentionShape& shape, int64_t b, int64_t head,
                                                int64_t t) {
+  if (shape.starts != nullptr) return head * shape.rows + shape.starts[b] + t;
   return (b * shape.heads + head) * shape.queries + t;
+}
+/// The number of rows of weights of the whole batch.
+inline int64_t weight_rows(const AttentionShape& shape) {
+  return shape.heads * (shape.starts != nullptr ? shape.rows : shape.batch * shape.queries);
+}
+/// The index of the weight of key `key` in that row.
+TAPESTRY_HOST_DEVICE inline int64_t weight_index(const AttentionShape& shape, int64_t row,
+                                                 int64_t key) {
+  return row * (shape.starts != nullptr ? shape.longest : shape.keys) + key;
 }
 
 }  // namespace tapestry

@@ -29,6 +29,7 @@ namespace tapestry {
 
 template <class T>
 struct AttentionTiles {
+  // All get the shape and operands of batch element b by itself.
   // Queries [first, first + count) of heads [head, last_head), by blocks of keys.
   void (*block)(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
                 int64_t head, int64_t last_head, int64_t first, int64_t count);
@@ -201,7 +202,7 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
           scaled_copy(strip_out + r * out_stride, shrink, strip_out + r * out_stride, out_stride);
         }
         if (drops) {
-          const int64_t index = weight_row(shape, b, head, t + r) * shape.keys + key;
+          const int64_t index = weight_index(shape, weight_row(shape, b, head, t + r), key);
           multiply(seen_row, dropout.fill(static_cast<uint64_t>(index), n, factor_memory), n);
         }
         std::fill(row + from, seen_row, W{0});
@@ -284,10 +285,9 @@ HWY_INLINE void prefetch_row(const AttentionShape& shape, const Rows<const T>& r
 
 // Reads whole rows of keys and values in order, for all heads at once, because memory is the limit.
 template <class T>
-void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>& args, int64_t b,
+void forward_few_queries(const AttentionShape& shape, const AttentionForward<T>& args, int64_t b,
                          int64_t first, int64_t last) {
   using W = Wider<T>;
-  const AttentionShape shape = shape_of(whole, b);
   const int64_t size = shape.head_size, value_size = shape.value_size;
   const int64_t shared = shape.heads / shape.kv_heads, heads = last - first;
   const int64_t left_of_group = shared - first % shared;  // heads that read the first group
@@ -331,7 +331,7 @@ void forward_few_queries(const AttentionShape& whole, const AttentionForward<T>&
       const int64_t weights = weight_row(shape, b, first + h, t);
       if (shape.dropout.p > 0) {
         const DropoutFactors<T> dropout(shape.dropout);
-        const auto index = static_cast<uint64_t>(weights * shape.keys + keys.first);
+        const auto index = static_cast<uint64_t>(weight_index(shape, weights, keys.first));
         multiply(row, dropout.fill(index, seen, factor_memory), seen);
       }
       scaled_copy(row, state.sum[h] == 0 ? W{0} : 1 / state.sum[h], row, seen);
@@ -395,8 +395,8 @@ void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args
   if (shape.queries <= kFewQueries) {
     const int64_t heads = shape.batch >= 8 ? shape.heads : 1, pieces = shape.heads / heads;
     parallel_for(shape.batch * pieces, [&](int64_t tile) {
-      const int64_t first = tile % pieces * heads;
-      tiles.few_queries(shape, args, tile / pieces, first, first + heads);
+      const int64_t b = tile / pieces, first = tile % pieces * heads;
+      tiles.few_queries(shape_of(shape, b), own_args(shape, b, args), b, first, first + heads);
     });
     return;
   }
@@ -405,8 +405,11 @@ void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args
   const int64_t pieces = (shape.heads + heads - 1) / heads;
   parallel_for(shape.batch * pieces * blocks, [&](int64_t tile) {
     const int64_t first = tile % blocks * size, head = tile / blocks % pieces * heads;
-    tiles.block(shape, args, tile / blocks / pieces, head, std::min(head + heads, shape.heads),
-                first, std::min(size, shape.queries - first));
+    const int64_t b = tile / blocks / pieces;
+    const AttentionShape own = shape_of(shape, b);
+    if (first >= own.queries) return;
+    tiles.block(own, own_args(shape, b, args), b, head, std::min(head + heads, shape.heads), first,
+                std::min(size, own.queries - first));
   });
 }
 

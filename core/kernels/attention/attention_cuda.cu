@@ -10,7 +10,7 @@ namespace {
 // (ty, tx) keeps its share of the outputs and of the sums of exponentials in registers.
 template <class T, int kSize>
 __global__ void __launch_bounds__(256)
-    attention_forward(AttentionShape shape, AttentionForward<T> args, DropoutFactors<T> dropout,
+    attention_forward(AttentionShape whole, AttentionForward<T> all, DropoutFactors<T> dropout,
                       bool packed) {
   using W = Wider<T>;
   using Tile = AttentionTile<W, kSize>;
@@ -19,9 +19,12 @@ __global__ void __launch_bounds__(256)
   W* const others = queries + kRows * Tile::kStride;  // keys or values
   W* const weights = others + kRows * Tile::kStride;
 
-  const TileOfBlock block(shape.heads, (shape.queries + kRows - 1) / kRows, shape.causal);
-  const int64_t b = block.b, head = block.head, group = group_of(shape, head);
+  const TileOfBlock block(whole.heads, (whole.queries + kRows - 1) / kRows, whole.causal);
+  const int64_t b = block.b, head = block.head, group = group_of(whole, head);
   const int64_t first = block.tile * kRows;
+  const AttentionShape shape = shape_of(whole, b);
+  const AttentionForward<T> args = own_args(whole, b, all);
+  if (first >= shape.queries) return;
   const int64_t count = shape.queries - first < kRows ? shape.queries - first : kRows;
   const VisibleKeys visible(shape, b);
   const IndexRange keys = visible.of_queries(first, first + count);
@@ -76,7 +79,7 @@ __global__ void __launch_bounds__(256)
       for (auto& pack : out[i]) {
         for (W& v : pack.v) v *= shrink;
       }
-      const int64_t draws = weight_row(shape, b, head, t) * shape.keys + first_key;
+      const int64_t draws = weight_index(shape, weight_row(shape, b, head, t), first_key);
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
         p[i][j] = seen.has(Tile::column(j)) ? std::exp2(p[i][j] - shift) : W(0);

@@ -30,13 +30,13 @@ bool can_pack_rows(const Rows<T>& rows, int64_t head_size) {
 
 /// Whether the tensor-core kernels have this head size and all operands are aligned for them. They
 /// take the largest score before they scale it, so the scale must be positive. Of the masks they
-/// know causal, lengths and window; no softcap.
+/// know causal, lengths and window; no softcap, and no sequences end to end.
 template <class T, class... Operands>
 bool fits_mma(const AttentionShape& shape, const ScoreBias<T>& bias, const Operands&... operands) {
   const int64_t size = shape.head_size;
   return (size == 32 || size == 64 || size == 128) && shape.value_size == size && !bias.any() &&
-         shape.prefix_lengths == nullptr && shape.scale > 0 && shape.softcap == 0 &&
-         (can_pack_rows(operands, size) && ...);
+         shape.prefix_lengths == nullptr && shape.starts == nullptr && shape.scale > 0 &&
+         shape.softcap == 0 && (can_pack_rows(operands, size) && ...);
 }
 
 /// The tensor-core kernels, for shapes and operands that fits_mma() accepts. `deltas` (B, H, T):
@@ -76,7 +76,7 @@ void attention_backward_relative(const AttentionShape& shape, const AttentionBac
                                  const Wider<T>* deltas);
 
 /// The kernel for one query per sequence, the only one that knows key_rows. Returns false and does
-/// nothing if there are more queries, or dropout.
+/// nothing if there are more queries, dropout, or sequences end to end.
 template <class T>
 bool attend_one_query(const AttentionShape& shape, const AttentionForward<T>& args);
 

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 bool attend_one_query(const AttentionShape& shape, const AttentionForward<T>& args) {
-  if (shape.queries != 1 || shape.dropout.p > 0) return false;
+  if (shape.queries != 1 || shape.dropout.p > 0 || shape.starts != nullptr) return false;
   const int64_t size = std::max(shape.head_size, shape.value_size), packs = size / kPack<T>;
   check(size <= kMostColumns, "attention", "the CUDA kernels go up to head size ", kMostColumns,
         ", got ", size, '.');

@@ -17,13 +17,15 @@ struct Bands {
 // A block per (b, head, band): band_sums (B, H, bands, 2 * kRows).
 template <class T, int kSize>
 __global__ void __launch_bounds__(256)
-    attention_band_sums(AttentionShape shape, AttentionBackward<T> args, const Wider<T>* deltas,
+    attention_band_sums(AttentionShape whole, AttentionBackward<T> all, const Wider<T>* deltas,
                         DropoutFactors<T> dropout, bool packed, Bands bands, Wider<T>* band_sums) {
   using W = Wider<T>;
   using Tile = AttentionTile<W, kSize>;
   constexpr int kRows = Tile::kRows;
-  const TileOfBlock block(shape.heads, bands.count(), false);
-  const int64_t group = group_of(shape, block.head);
+  const TileOfBlock block(whole.heads, bands.count(), false);
+  const int64_t group = group_of(whole, block.head);
+  const AttentionShape shape = shape_of(whole, block.b);
+  const AttentionBackward<T> args = own_args(whole, block.b, all);
   GradientTile<T, kSize, false> tile(shape, args, deltas, dropout, packed, block.b);
   tile.behind_softcap = false;  // biases are added to the capped scores
   W* const weights = tile.weights();
@@ -36,6 +38,7 @@ __global__ void __launch_bounds__(256)
   for (int64_t i = shift < 0 ? -shift : 0; i < bands.query_tiles && i + shift < bands.key_tiles;
        ++i) {
     const int64_t first = i * kRows, other = (i + shift) * kRows;
+    if (first >= shape.queries || other >= shape.keys) break;
     const int64_t count = shape.queries - first < kRows ? shape.queries - first : kRows;
     const int64_t cols = shape.keys - other < kRows ? shape.keys - other : kRows;
     const IndexRange seen = within(tile.visible.of_queries(first, first + count), other, cols);

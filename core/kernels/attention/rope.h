@@ -25,10 +25,12 @@ struct RopeShape {
   int64_t position_offset = 0;
   /// (rows / length): the position of each sequence's first row; null: position_offset is.
   const int32_t* position_offsets = nullptr;
+  const int32_t* positions = nullptr;  ///< (rows): of each row, in place of both; may be null
   RopeLayout layout = RopeLayout::kHalf;
   bool inverse = false;  ///< rotates back, as backward does
 
   TAPESTRY_HOST_DEVICE int64_t position(int64_t row) const {
+    if (positions != nullptr) return positions[row];
     return row % length +
            (position_offsets == nullptr ? position_offset : position_offsets[row / length]);
   }

@@ -1,0 +1,30 @@
+// Padded rows as sequences end to end: no layer of a stack computes padding.
+#pragma once
+
+#include <optional>
+
+#include "autograd/ops.h"
+
+namespace tapestry {
+
+class Unpadded {
+ public:
+  /// ids (B, T), lengths (B) or undefined. Nothing if no row has padding, and on a GPU, where the
+  /// lengths are not at hand.
+  static std::optional<Unpadded> of(const Tensor& ids, const Tensor& lengths);
+
+  const Sequences& sequences() const { return sequences_; }
+  /// (B, T) int32 -> (1, N), or undefined.
+  Tensor tokens_of(const Tensor& x) const;
+  /// x (1, N, D) -> (B, T, D). Behind the end of a row its last token is repeated.
+  Var with_padding(const Var& x) const;
+
+ private:
+  Unpadded(std::span<const int32_t> lengths, int64_t width);
+
+  Sequences sequences_;
+  Tensor places_;  // (1, N) int32: of each token in the padded batch, B * T in all
+  Tensor rows_;    // (B, T) int32: of each place in x
+};
+
+}  // namespace tapestry
