@@ -7,7 +7,6 @@
 
 #include "core/base/error.h"
 #include "core/cuda/runtime.h"
-#include "hwy/highway.h"
 
 namespace tapestry {
 
@@ -34,11 +33,6 @@ std::string cpu_name() {
 
 std::string device_name(Device device) {
   return device.is_cpu() ? device.str() : concat(device, ", ", cuda::description(device.index));
-}
-
-std::string vector_target() {
-  const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  return hwy::TargetName(usable & -usable);  // Highway numbers the best target lowest
 }
 
 }  // namespace tapestry

@@ -23,7 +23,4 @@ std::string cpu_name();
 /// a CPU.
 std::string device_name(Device device);
 
-/// The vector instructions that the CPU kernels use here, in Highway's words: "AVX2", "AVX3".
-std::string vector_target();
-
 }  // namespace tapestry

@@ -18,6 +18,7 @@
 #include "apps/run/ranks.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/cpu/vector_target.h"
 #include "core/device_runtime.h"
 
 namespace tapestry {
@@ -142,7 +143,11 @@ int run_command_line(int argc, char** argv, const char* commit) {
     return ranks.fail(concat(ended(explain(app, error, argc, argv)), " See tapestry --help."),
                       static_cast<int>(ErrorKind::kConfig));
   }
-  return run_guarded(program.run, ranks);
+  const auto run = [&program] {
+    limit_vector_target();
+    return program.run();
+  };
+  return run_guarded(run, ranks);
 }
 
 }  // namespace tapestry

@@ -8,6 +8,7 @@
 #include "core/build_info.h"
 #include "core/cpu/bfloat16_kernel.h"
 #include "core/cpu/blas.h"
+#include "core/cpu/vector_target.h"
 
 namespace tapestry {
 

@@ -1,11 +1,19 @@
 #include "nn/layers/unpadded.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "core/shapes_only.h"
 
 namespace tapestry {
+
+namespace {
+
+// Below it what is saved is not worth two copies of the rows.
+constexpr double kLeastPadding = 0.125;
+
+}  // namespace
 
 std::optional<Unpadded> Unpadded::of(const Tensor& ids, const Tensor& lengths) {
   if (!lengths.defined() || !ids.device().is_cpu() || !lengths.device().is_cpu() ||
@@ -16,7 +24,8 @@ std::optional<Unpadded> Unpadded::of(const Tensor& ids, const Tensor& lengths) {
   std::vector<int32_t> own = lengths.to_vector<int32_t>();
   // Every row has a token, so that its first place has a meaning.
   for (int32_t& length : own) length = std::clamp(length, 1, width);
-  if (std::all_of(own.begin(), own.end(), [&](int32_t n) { return n == width; })) {
+  const int64_t tokens = std::accumulate(own.begin(), own.end(), int64_t{0});
+  if (static_cast<double>(tokens) > (1 - kLeastPadding) * static_cast<double>(ids.numel())) {
     return std::nullopt;
   }
   return Unpadded(own, width);

@@ -95,7 +95,8 @@ Var LanguageModel::hidden(const Tensor& ids, const Tensor& lengths, const Tensor
 
 CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_options) const {
   loss_options.ignore_index = vocabulary.no_target;
-  Var x = trunk(batch.ids, batch.lengths, batch.segments, {.prefix_lengths = batch.prefix_lengths});
+  Var x = trunk(batch.ids, batch.lengths, batch.segments,
+                {.prefix_lengths = batch.prefix_lengths, .sequences = batch.sequences});
   if (!masked) {
     return output.loss(scaled_for_logits(options, x), batch.targets, loss_options);
   }

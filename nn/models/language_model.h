@@ -37,6 +37,9 @@ struct LanguageModel {
     Tensor segments = {};  ///< (B, T), or undefined: all 0
     /// (B) for a causal model, or undefined: all tokens see those before prefix_lengths[b].
     Tensor prefix_lengths = {};
+    /// The documents that the rows hold, one after the other, or undefined: no token sees another
+    /// document, and positions begin again with each. They take the place of lengths.
+    Sequences sequences = {};
   };
   /// Cross-entropy at the places that have a target. A masked model computes its head only there.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;

@@ -11,6 +11,7 @@ namespace tapestry {
 namespace {
 
 using test::distance;
+using test::distance_of_tokens;
 using test::Json;
 using test::options_of;
 
@@ -32,7 +33,8 @@ class PyTorchTranslation : public test::PyTorchFixture {
   void expect_forward() {
     const Var memory = model_.encode(batch_.source, batch_.source_lengths);
     const Var hidden = model_.decode(batch_.target_in, memory, batch_.source_lengths);
-    EXPECT_LT(distance(memory.value(), doubles_of("memory")), 1e-10);
+    EXPECT_LT(distance_of_tokens(memory.value(), doubles_of("memory"), batch_.source_lengths),
+              1e-10);
     EXPECT_LT(distance(model_.logits(hidden).value(), doubles_of("logits")), 1e-10);
   }
 
@@ -115,9 +117,10 @@ class PyTorchLanguageModel : public test::PyTorchFixture {
 
 TEST_P(PyTorchLanguageModel, Forward) {
   const Var trunk = model_.trunk(batch_.ids, batch_.lengths, batch_.segments);
-  EXPECT_LT(distance(trunk.value(), doubles_of("trunk")), 1e-10);
+  EXPECT_LT(distance_of_tokens(trunk.value(), doubles_of("trunk"), batch_.lengths), 1e-10);
   const Var hidden = model_.hidden(batch_.ids, batch_.lengths, batch_.segments);
-  EXPECT_LT(distance(model_.logits(hidden).value(), doubles_of("logits")), 1e-10);
+  EXPECT_LT(distance_of_tokens(model_.logits(hidden).value(), doubles_of("logits"), batch_.lengths),
+            1e-10);
 }
 
 TEST_P(PyTorchLanguageModel, LossAndAllGradients) { expect_loss_and_gradients(); }

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "core/build_info.h"
-#include "core/cpu/blas.h"
+#include "core/cpu/vector_target.h"
 #include "tests/apps/tiny_runs.h"
 #include "tests/golden.h"
 
@@ -19,15 +19,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Every AVX2 processor has these kernels of OpenBLAS, so that the figures depend on less.
-void choose_blas_kernels() {
-  if (vector_target().starts_with("AVX")) setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+constexpr const char* kVectors = "AVX2";
+
+bool has_vectors() { return vector_target().starts_with("AVX"); }
+
+/// Every AVX2 processor has these kernels, so that all of them give the same figures.
+void choose_kernels() {
+  if (!has_vectors()) return;
+  setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+  setenv("TAPESTRY_VECTORS", kVectors, 1);
+  setenv("TAPESTRY_BFLOAT16", "float32", 1);
 }
 
 /// What the bits of a training depend on, beside its config. The program has the options of this
 /// one.
 std::string kernel_family() {
-  return concat(build_info().type, ", ", build_info().compiler, ", ", vector_target());
+  return concat(build_info().type, ", ", build_info().compiler, ", ",
+                has_vectors() ? kVectors : vector_target());
 }
 
 /// The config's own data has no place in a test: files of the same kind that TinyRunFolder makes.
@@ -135,7 +143,7 @@ std::vector<std::string> shipped_names() {
 class GoldenWeights : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenWeights, AreThoseOfTheFile) {
-  choose_blas_kernels();
+  choose_kernels();
   const TinyRunFolder folder("golden-" + GetParam());
   const std::string yaml = read_file(project_file(concat("configs/", GetParam(), ".yaml")));
   folder.write(GetParam() + ".yaml", yaml);
@@ -218,7 +226,7 @@ void expect_same_answers(const std::string& ours, const std::string& theirs) {
 //   TAPESTRY_BINARY=<that program> TAPESTRY_WRITE_GOLDEN=1 apps_tests --gtest_filter='*GoldenRun*'
 class GoldenRun : public testing::TestWithParam<std::string> {
  protected:
-  GoldenRun() { choose_blas_kernels(); }
+  GoldenRun() { choose_kernels(); }
 
   /// What the run says, and the loss that it has ten updates later.
   std::map<std::string, std::string> answers() const {

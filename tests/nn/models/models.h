@@ -122,6 +122,20 @@ struct Pass {
   std::vector<Tensor> gradients;  ///< of all parameters; zeros if there is none
 };
 
+/// The largest |a - b| (B, T, D) in front of the end of each row; without lengths all rows are
+/// full.
+inline double distance_of_tokens(const Tensor& a, const Tensor& b, const Tensor& lengths) {
+  if (!lengths.defined()) return distance(a, b);
+  double largest = a.shape() == b.shape() ? 0 : INFINITY;
+  for (int64_t row = 0; row < lengths.numel(); ++row) {
+    const auto tokens_of = [&](const Tensor& x) {
+      return columns(slice(Var(x), 0, row, row + 1).value(), 0, lengths.data<int32_t>()[row]);
+    };
+    largest = std::max(largest, distance(tokens_of(a), tokens_of(b)));
+  }
+  return largest;
+}
+
 /// loss() and its gradients, under a tape with this key.
 template <class F>
 Pass train_pass(const ParamStore& store, F&& loss, PhiloxKey key = {}) {
