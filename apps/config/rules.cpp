@@ -117,11 +117,18 @@ void check_image(Rules& rules, const ImageFormat& image) {
   });
 }
 
-void check_blocks(Rules& rules, const DataOptions& data) {
+void check_blocks(Rules& rules, const DataOptions& data, const MixOptions& mix, bool cuda_graphs) {
   rules.of("data", {}, {}, [&](const OptionReport& report) {
     report.expect(data.eval_stride <= data.block_size, "eval_stride",
                   "must be at most block_size, got ", data.eval_stride, " and ", data.block_size,
                   '.');
+    const bool packs = data.packing == TextPacking::kBestFit;
+    report.expect(!packs || data.eval_stride == 0, "packing",
+                  "of best_fit does not go with data.eval_stride, got ", data.eval_stride, '.');
+    report.expect(!packs || !mix.mixes(), "packing",
+                  "of best_fit does not go with shares of corpora (weight, sampling_temperature).");
+    report.expect(!data.document_mask || !cuda_graphs, "document_mask",
+                  "does not go with cuda_graphs: each batch has other documents.");
   });
 }
 
@@ -363,7 +370,7 @@ void check_rules(const Config& config, const KeyReport& report) {
            [&](const OptionReport& report) { config.batch.mix.validate(report); });
   check_labels(rules, config.data.labels);
   if (images) check_image(rules, config.data.image);
-  check_blocks(rules, config.data);
+  check_blocks(rules, config.data, config.batch.mix, config.cuda_graphs);
   if (examples_of(config).of_text()) {
     rules.of("tokenizer", {}, {},
              [&](const OptionReport& report) { config.tokenizer.validate(report); });

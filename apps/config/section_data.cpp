@@ -411,6 +411,14 @@ void bind_data(ConfigSection& s, Config& config) {
             "only those that the one before does not predict: the smaller, the more text stands "
             "before each, and the longer it takes. 0: block_size.",
             between(0, double(BlockOptions::kLongest)));
+  s.read_choice_if(kind.joined, why, "packing", data.packing,
+                   {{"stream", TextPacking::kStream}, {"best_fit", TextPacking::kBestFit}},
+                   "stream: blocks are cut from the joined text, wherever documents begin and end. "
+                   "best_fit: each block begins with a document, and whole ones fill it as well as "
+                   "they can; only those longer than a block are cut.");
+  s.read_if(kind.joined, why, "document_mask", data.document_mask,
+            "Documents that share a block do not see each other, and the positions of each begin "
+            "at 0.");
   s.read_if(texts, condition, "cache", data.cache,
             "Keeps the token ids in a file, so that the next start need not encode the text.");
   s.read_optional_path_if(texts && data.cache, texts ? "without cache" : condition, "cache_dir",

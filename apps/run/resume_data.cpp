@@ -31,7 +31,7 @@ bool orders_rows(const std::string& key) {
   if (key == "seed" || is_below(key, {"denoising", "tokenizer.sampling"})) return true;
   return is_below(key, {"data"}) &&
          !is_below(key, {"data.valid", "data.test", "data.cache", "data.cache_dir", "data.labels",
-                         "data.image", "data.augment"});
+                         "data.image", "data.augment", "data.document_mask"});
 }
 
 // Keys that change the meaning of a validation metric.

@@ -38,7 +38,9 @@ BlockOptions block_options(const Config& config, bool shuffle) {
           .shuffle = shuffle,
           .seed = config.seed,
           .stride = shuffle || !examples_of(config).joined ? 0 : config.data.eval_stride,
-          .mix = config.batch.mix};
+          .mix = config.batch.mix,
+          .best_fit = examples_of(config).joined && config.data.packing == TextPacking::kBestFit,
+          .document_mask = examples_of(config).joined && config.data.document_mask};
 }
 
 template <class Batches>
@@ -85,8 +87,12 @@ Batches batches_of(const TextModel& model, const TextOf<Batches>& text, bool shu
 // Targets stay on the host: the loss validates them without waiting for the GPU.
 LanguageModel::Batch on_device(const TextModel& model, const BlockBatch& batch) {
   const Device device = model.device();
-  return {batch.ids.to(device), batch.targets,
-          batch.lengths.defined() ? batch.lengths.to(device) : Tensor()};
+  LanguageModel::Batch moved{batch.ids.to(device), batch.targets,
+                             batch.lengths.defined() ? batch.lengths.to(device) : Tensor()};
+  std::vector<int32_t> documents;
+  for (const auto& row : batch.documents) documents.insert(documents.end(), row.begin(), row.end());
+  if (!documents.empty()) moved.sequences = Sequences::of_lengths(documents, device);
+  return moved;
 }
 
 template <class Batches>

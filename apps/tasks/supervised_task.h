@@ -60,7 +60,7 @@ class SupervisedTask final : public TrainingTask {
                  const Report& report)
       : group_(place.group),
         kind_(config, std::move(tokenizers), report),
-        loader_(kind_.batches(place.start), place.share) {}
+        loader_(told(kind_.batches(place.start), report), place.share) {}
 
   ParamStore& parameters() override { return kind_.model->store; }
   const Config& config() const override { return kind_.model->config; }
@@ -108,7 +108,15 @@ class SupervisedTask final : public TrainingTask {
   }
 
  private:
-  using Loader = tapestry::Loader<decltype(std::declval<const Kind&>().batches(DataPosition()))>;
+  using Walk = decltype(std::declval<const Kind&>().batches(DataPosition()));
+  using Loader = tapestry::Loader<Walk>;
+
+  static Walk told(Walk walk, const Report& report) {
+    if (const std::string summary = walk.summary(); !summary.empty()) {
+      report(concat("batches: ", summary));
+    }
+    return walk;
+  }
 
   const RankGroup group_;
   Kind kind_;

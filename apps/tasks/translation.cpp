@@ -199,10 +199,6 @@ struct TranslationKind : PairKind<Model> {
           return load_held_out(config, corpora, tokenizers, context);
         });
     plans = plans_of(train, config.batch);
-    report(concat(
-        "batches",
-        plans.windows(0) > 1 ? concat(" of a window (1/", plans.windows(0), " of the data)") : "",
-        ": ", plans.plan(0, 0).padding().summary()));
     model = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers),
                                                       ModelUse::kTraining);
   }

@@ -19,9 +19,10 @@ struct TakeRows {
   Tensor operator()(const Tensor& tensor) const {
     return tensor.defined() ? tensor.slice(begin, end) : tensor;
   }
-  std::vector<int64_t> operator()(const std::vector<int64_t>& numbers) const {
-    if (numbers.empty()) return {};
-    return {numbers.begin() + begin, numbers.begin() + end};
+  template <class T>
+  std::vector<T> operator()(const std::vector<T>& values) const {
+    if (values.empty()) return {};
+    return {values.begin() + begin, values.begin() + end};
   }
 };
 

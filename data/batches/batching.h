@@ -185,6 +185,8 @@ class EpochWalk {
   /// Batches of the epoch of position(), without those of DataPosition::before. Counts all of its
   /// windows.
   int64_t batches_in_epoch() const;
+  /// For people: the padding of the window that it is in; empty if rows have one length.
+  std::string summary();
 
  private:
   bool at_window_end() const { return position_.batch == first_ + count_; }
@@ -206,7 +208,8 @@ TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
 /// Plans by the lengths of the pairs; `corpus` must outlive them.
 EpochPlans plans_of(const ParallelCorpus& corpus, const BatchOptions& options);
 
-/// Walks through batches, epoch after epoch. Every class named ...Batches has these members; Loader
+/// Walks through batches, epoch after epoch. Every class named ...Batches has these members, and
+/// summary() says for people how rows fill them (empty: nothing to say); Loader
 /// (data/batches/loader.h) runs any of them on a background thread.
 class TranslationBatches {
  public:
@@ -223,6 +226,7 @@ class TranslationBatches {
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
   /// Goes on as that many calls of next() do, without making the batches.
   void skip(int64_t batches) { walk_.skip(batches); }
+  std::string summary() { return walk_.summary(); }
 
  private:
   const ParallelCorpus* corpus_;

@@ -64,6 +64,14 @@ void EpochWalk::skip(int64_t batches) {
   }
 }
 
+std::string EpochWalk::summary() {
+  if (!plan_ && !at_window_end()) plan_ = plans_.plan(position_.epoch, window_);
+  if (!plan_ || plan_->padding().batches == 0) return "";
+  const int64_t windows = plans_.windows(position_.epoch);
+  return concat(windows > 1 ? concat("of a window (1/", windows, " of the data): ") : "",
+                plan_->padding().summary());
+}
+
 int64_t EpochWalk::batches_in_epoch() const {
   int64_t batches = first_ + count_;
   for (int64_t window = window_ + 1; window < plans_.windows(position_.epoch); ++window) {

@@ -37,6 +37,33 @@ std::vector<int64_t> TokenStream::parts() const {
   return tokens;
 }
 
+int64_t TokenStream::start_of(int64_t document) const {
+  if (document >= whole_documents()) return size();
+  const std::span<const int32_t> ids = table_->list(document, 0);
+  const int64_t first = ids.data() - tokens().data();
+  const std::vector<int32_t>& begin = facts_.beginning;
+  const bool has_both = document > 0 && !begin.empty() && ids.size() > begin.size() &&
+                        ids[0] == facts_.end &&
+                        std::equal(begin.begin(), begin.end(), ids.begin() + 1);
+  return first + (has_both ? 1 : 0);
+}
+
+std::vector<int32_t> TokenStream::documents_in(int64_t begin, int64_t count) const {
+  // The last document that begins at `begin` or before.
+  int64_t low = 0, high = whole_documents();
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (start_of(middle) <= begin ? low : high) = middle;
+  }
+  std::vector<int32_t> lengths;
+  for (int64_t at = begin, end = begin + count; at < end; ++low) {
+    const int64_t next = std::min(end, start_of(low + 1));
+    if (next > at) lengths.push_back(static_cast<int32_t>(next - at));
+    at = std::max(at, next);
+  }
+  return lengths;
+}
+
 TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                               const LoadContext& context) {
   check_not_empty(specs);
@@ -44,6 +71,8 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
   int64_t characters = 0, bytes = 0;
   const LengthRule whole{std::numeric_limits<int64_t>::max(), "error", 0};
   const SpecialIds& special = tokenizer.special();
+  const std::vector<int32_t> begin = special.document();
+  const bool begins_with_end = begin == std::vector<int32_t>{special.eos};
   std::vector<int32_t> joined;
   std::vector<int32_t> last;  // of the document before
   const auto table = load_table(
@@ -78,7 +107,9 @@ TokenStream load_token_stream(const std::vector<CorpusSpec>& specs, const Tokeni
                              .bytes = table->facts().numbers.at(1),
                              .documents = table->rows(),
                              .counts = table->facts().counts,
-                             .filler = tokenizer.special().filler()});
+                             .filler = special.filler(),
+                             .end = special.eos,
+                             .beginning = begins_with_end ? std::vector<int32_t>() : begin});
 }
 
 }  // namespace tapestry

@@ -19,6 +19,10 @@ struct StreamFacts {
   int64_t documents = 0;
   FilterCounts counts;
   int32_t filler = kPadId;  ///< of rows that the stream does not fill
+  /// What stands between documents whose beginning is not the end of the one before: this end, and
+  /// this beginning. No beginning: the first token of a document is that end.
+  int32_t end = kEosId;
+  std::vector<int32_t> beginning = {};
 };
 
 /// Token ids of documents, end to end, read-only; copies share them. eos separates documents: every
@@ -43,6 +47,13 @@ class TokenStream {
   /// Tokens of each corpus of the list; the eos between two counts to the second.
   std::vector<int64_t> parts() const;
   int32_t filler() const { return facts_.filler; }
+  /// The first token of a document, counted from 0: the end of the one before, which stands for its
+  /// beginning, or its own beginning. size() for the number behind the last one.
+  int64_t start_of(int64_t document) const;
+  int64_t whole_documents() const { return table_ ? table_->rows() : 0; }
+  /// The lengths of the documents that lie in tokens [begin, begin + count), parts of them
+  /// included.
+  std::vector<int32_t> documents_in(int64_t begin, int64_t count) const;
   /// True if the ids come from a cache file, so that nothing was encoded.
   bool from_cache() const { return table_ && table_->from_cache(); }
 

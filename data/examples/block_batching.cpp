@@ -1,6 +1,7 @@
 #include "data/examples/block_batching.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/base/draws.h"
 #include "core/base/error.h"
@@ -41,9 +42,30 @@ void BlockOptions::validate(const OptionReport& report) const {
                 kLongest, "], got ", block_size, '.');
   report.expect(stride >= 0 && stride <= block_size, "stride", "must be in [0, block_size], got ",
                 stride, '.');
+  report.expect(!best_fit || (stride == 0 && !mix.mixes()), "best_fit",
+                "must have no stride and no mix, got a stride of ", stride, '.');
   report.expect(batch_size >= 1, "batch_size", "must be at least 1, got ", batch_size, '.');
   mix.validate(report);
 }
+
+namespace {
+
+// The documents of a row in its frame, which belongs to the first and the last one.
+std::vector<int32_t> documents_of(const TokenStream& stream, const std::vector<BlockPlace>& places,
+                                  const TextFrame& frame, int64_t width) {
+  std::vector<int32_t> lengths;
+  for (const BlockPlace& place : places) {
+    const auto own = stream.documents_in(place.begin, place.tokens);
+    lengths.insert(lengths.end(), own.begin(), own.end());
+  }
+  lengths.front() += static_cast<int32_t>(frame.before.size());
+  lengths.back() += static_cast<int32_t>(frame.after.size());
+  const int64_t padding = width - std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  if (padding > 0) lengths.push_back(static_cast<int32_t>(padding));
+  return lengths;
+}
+
+}  // namespace
 
 BlockBatches::BlockBatches(TokenStream stream, const BlockOptions& options, DataPosition start)
     : stream_(std::move(stream)),
@@ -55,12 +77,20 @@ BlockBatch BlockBatches::next() {
   const auto blocks = walk_.next();
   BlockBatch batch = empty_batch(std::ssize(blocks), options_.block_size, stream_.filler());
   int64_t row = 0;
-  for (const BlockPlace& place : places_.of(walk_.position().epoch, blocks)) {
-    const auto at = static_cast<size_t>(place.begin), count = static_cast<size_t>(place.tokens);
-    const auto next = stream_.tokens().subspan(at + 1, count);
-    std::vector<int32_t> targets(next.begin(), next.end());
-    std::fill_n(targets.begin(), place.known, kNoTarget);
-    fill_row(batch, row++, stream_.tokens().subspan(at, count), targets);
+  for (const std::vector<BlockPlace>& places : places_.of(walk_.position().epoch, blocks)) {
+    std::vector<int32_t> ids, targets;
+    for (const BlockPlace& place : places) {
+      const auto at = static_cast<size_t>(place.begin), count = static_cast<size_t>(place.tokens);
+      const auto own = stream_.tokens().subspan(at, count);
+      const auto next = stream_.tokens().subspan(at + 1, count);
+      ids.insert(ids.end(), own.begin(), own.end());
+      targets.insert(targets.end(), static_cast<size_t>(place.known), kNoTarget);
+      targets.insert(targets.end(), next.begin() + place.known, next.end());
+    }
+    fill_row(batch, row++, ids, targets);
+    if (options_.document_mask) {
+      batch.documents.push_back(documents_of(stream_, places, {}, options_.block_size));
+    }
   }
   return with_lengths_if_needed(std::move(batch));
 }
@@ -84,15 +114,20 @@ BlockBatch MaskedBlockBatches::next() {
   const PhiloxKey key = draw_key(options_.seed, options_.shuffle ? epoch : 0, "data.mask");
   BlockBatch batch = empty_batch(std::ssize(blocks), options_.block_size, stream_.filler());
   int64_t row = 0;
-  for (const BlockPlace& place : places_.of(epoch, blocks)) {
-    const auto text = stream_.tokens().subspan(static_cast<size_t>(place.begin),
-                                               static_cast<size_t>(place.tokens));
+  for (const std::vector<BlockPlace>& places : places_.of(epoch, blocks)) {
     std::vector<int32_t> tokens = frame_.before;
-    tokens.insert(tokens.end(), text.begin(), text.end());
+    for (const BlockPlace& place : places) {
+      const auto text = stream_.tokens().subspan(static_cast<size_t>(place.begin),
+                                                 static_cast<size_t>(place.tokens));
+      tokens.insert(tokens.end(), text.begin(), text.end());
+    }
     tokens.insert(tokens.end(), frame_.after.begin(), frame_.after.end());
     const MaskedTokens masked =
         mask_tokens(tokens, vocabulary_, masking_, key, blocks[static_cast<size_t>(row)]);
     fill_row(batch, row++, masked.ids, masked.targets);
+    if (options_.document_mask) {
+      batch.documents.push_back(documents_of(stream_, places, frame_, options_.block_size));
+    }
   }
   return with_lengths_if_needed(std::move(batch));
 }
@@ -103,7 +138,8 @@ BlockBatch rows_of(const BlockBatch& batch, int64_t begin, int64_t end) {
                   .targets = rows(batch.targets),
                   .lengths = rows(batch.lengths),
                   .rows = rows.count(),
-                  .indices = rows(batch.indices)};
+                  .indices = rows(batch.indices),
+                  .documents = rows(batch.documents)};
   part.tokens = count_targets(part.targets);
   return part;
 }

@@ -27,6 +27,10 @@ struct BlockOptions {
   /// one before predicts have no target, so that the others see more before them. 0: block_size.
   int64_t stride = 0;
   MixOptions mix = {};  ///< of the corpora of a list; applies with shuffle
+  /// Blocks are documents put together (DocumentPacking), not cut from the stream. Without shuffle
+  /// the same each time; no stride and no mix.
+  bool best_fit = false;
+  bool document_mask = false;  ///< batches say where documents begin (BlockBatch::documents)
 
   void validate(const OptionReport& report = OptionReport::throwing("data")) const;
 };
@@ -39,6 +43,9 @@ struct BlockBatch {
   int64_t rows = 0;                   ///< B
   int64_t tokens = 0;                 ///< targets other than kNoTarget
   std::vector<int64_t> indices = {};  ///< the number in the corpus of each row that is a document
+  /// The lengths of the documents of each row, of which none sees another one; its padding is one
+  /// of them. Empty: every row is one.
+  std::vector<std::vector<int32_t>> documents = {};
 };
 
 /// A batch of only padding without targets, whose rows fill_row() fills.
@@ -64,6 +71,7 @@ class BlockBatches {
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
   void skip(int64_t batches) { walk_.skip(batches); }
+  std::string summary() const { return places_.summary(); }
 
  private:
   TokenStream stream_;
@@ -84,6 +92,7 @@ class MaskedBlockBatches {
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
   void skip(int64_t batches) { walk_.skip(batches); }
+  std::string summary() const { return places_.summary(); }
 
  private:
   TokenStream stream_;

@@ -4,24 +4,21 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/batches/batching.h"
 #include "data/corpora/token_stream.h"
+#include "data/examples/document_packing.h"
 
 namespace tapestry {
 
 struct BlockOptions;
 
-struct BlockPlace {
-  int64_t begin;
-  int64_t tokens;
-  int64_t known = 0;  ///< so many of them stand in the block before, too
-};
-
 /// Cuts a stream into blocks of `width` tokens, as a function of (seed, epoch).
 ///
-/// Without shares of corpora (BlockOptions::mix) every epoch cuts the whole stream, with shuffle
+/// With BlockOptions::best_fit a row is documents, put together by DocumentPacking. Otherwise,
+/// without shares of corpora (BlockOptions::mix), every epoch cuts the whole stream, with shuffle
 /// from a new random place on. With shares each corpus is cut by itself, and every pass through it
 /// begins at a place of its own.
 class BlockPlaces {
@@ -32,10 +29,13 @@ class BlockPlaces {
   BlockPlaces(const TokenStream& stream, int64_t width, int64_t behind,
               const BlockOptions& options);
 
+  /// For people: how documents fill the blocks of epoch 0; empty if they are drawn by shares.
+  std::string summary() const;
   /// Batches of the numbers of blocks.
   EpochPlans plans() const;
-  /// The blocks with these numbers, in their order.
-  std::vector<BlockPlace> of(int64_t epoch, std::span<const int64_t> blocks) const;
+  /// The blocks with these numbers, in their order, each of one place or, with best_fit, of a place
+  /// for each document.
+  std::vector<std::vector<BlockPlace>> of(int64_t epoch, std::span<const int64_t> blocks) const;
 
  private:
   struct Corpus {
@@ -48,17 +48,21 @@ class BlockPlaces {
     int64_t rows;
   };
 
+  // How many documents lie in two blocks or more of an epoch.
+  int64_t documents_cut(int64_t epoch) const;
   int64_t offset_in(int64_t places, int64_t pass, size_t corpus) const;
   Cut cut_of(int64_t epoch) const;
 
+  TokenStream stream_;
   int64_t width_;
   int64_t stride_;  // width_, where blocks do not overlap
   int64_t block_size_;
   int64_t batch_size_;
   bool shuffle_;
   uint64_t seed_;
-  std::vector<Corpus> corpora_;             // with shares one for each, else one
-  std::shared_ptr<const Mixture> mixture_;  // null without shares
+  std::vector<Corpus> corpora_;                     // with shares one for each, else one
+  std::shared_ptr<const Mixture> mixture_;          // null without shares
+  std::shared_ptr<const DocumentPacking> packing_;  // null without best_fit
 };
 
 }  // namespace tapestry

@@ -29,6 +29,7 @@ class DocumentBatches {
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
   void skip(int64_t batches) { walk_.skip(batches); }
+  std::string summary() { return walk_.summary(); }
 
  private:
   const TextCorpus* corpus_;
@@ -53,6 +54,7 @@ class MaskedDocumentBatches {
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
   void skip(int64_t batches) { walk_.skip(batches); }
+  std::string summary() { return walk_.summary(); }
 
  private:
   const TextCorpus* corpus_;

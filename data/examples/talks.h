@@ -44,6 +44,7 @@ class TalkBatches {
   DataPosition position() const { return walk_.position(); }
   int64_t batches_in_epoch() const { return walk_.batches_in_epoch(); }
   void skip(int64_t batches) { walk_.skip(batches); }
+  std::string summary() { return walk_.summary(); }
 
  private:
   const TalkCorpus* corpus_;

@@ -168,10 +168,12 @@ std::string PaddingReport::summary() const {
   const auto percent = [](int64_t tokens, int64_t cells) {
     return 100.0 * (1.0 - static_cast<double>(tokens) / static_cast<double>(cells));
   };
-  return concat(batches, " batches, padding ", std::setiosflags(std::ios::fixed),
-                std::setprecision(1),
-                percent(source_tokens + target_tokens, source_cells + target_cells),
-                " %: ", percent(source_tokens, source_cells), " % of source, ",
+  const std::string all =
+      concat(batches, " batches, padding ", std::setiosflags(std::ios::fixed), std::setprecision(1),
+             percent(source_tokens + target_tokens, source_cells + target_cells), " %");
+  if (source_cells == target_cells && source_tokens == target_tokens) return all;
+  return concat(all, std::setiosflags(std::ios::fixed), std::setprecision(1), ": ",
+                percent(source_tokens, source_cells), " % of source, ",
                 percent(target_tokens, target_cells), " % of target");
 }
 
