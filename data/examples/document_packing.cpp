@@ -54,8 +54,11 @@ DocumentPacking::Rows DocumentPacking::pack(int64_t epoch) const {
     rows[static_cast<size_t>(row)].push_back(part);
     if (space > part.tokens) spaces.insert({space - part.tokens, row});
   }
+  const PhiloxKey in_row = draw_key(options_.seed, epoch, "data.packing_order");
   Rows packed;
-  for (const auto& row : rows) {
+  for (auto& row : rows) {
+    // Where a document stands in its row must not tell its length.
+    RowDraws(in_row, std::ssize(packed.ends)).shuffle(row);
     packed.places.insert(packed.places.end(), row.begin(), row.end());
     packed.ends.push_back(std::ssize(packed.places));
   }
