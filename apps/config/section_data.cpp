@@ -415,7 +415,7 @@ void bind_data(ConfigSection& s, Config& config) {
                    {{"stream", TextPacking::kStream}, {"best_fit", TextPacking::kBestFit}},
                    "stream: blocks are cut from the joined text, wherever documents begin and end. "
                    "best_fit: each block begins with a document, and whole ones fill it as well as "
-                   "they can; only those longer than a block are cut.");
+                   "they can; only those longer than a block are cut, and an epoch has all.");
   s.read_if(kind.joined, why, "document_mask", data.document_mask,
             "Documents that share a block do not see each other, and the positions of each begin "
             "at 0.");

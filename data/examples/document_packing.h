@@ -20,8 +20,8 @@ struct BlockPlace {
 };
 
 /// Documents put whole into rows of `width` tokens, each into the row that it fills best, the
-/// longest first (best fit decreasing). A longer one is cut into rows, and its rest is put like a
-/// document. Which documents of one length share a row is a function of (seed, epoch).
+/// longest first (best fit decreasing), in a random order within a row. A longer one is cut into
+/// rows, and its rest is put like a document. All is a function of (seed, epoch).
 class DocumentPacking {
  public:
   struct Options {

@@ -188,6 +188,10 @@ std::vector<RankOptions> rank_options() {
                  {"tokenizer={algorithm: bpe, vocab_size: 40, sampling: {source: {dropout: 0.2}, "
                   "target: {dropout: 0.2}}}",
                   "training.word_dropout=0.2", "training.r_drop=5"}});
+  for (const std::string task : {"clm", "mlm"}) {
+    all.push_back(
+        {task + "_documents", task, {"data.packing=best_fit", "data.document_mask=true"}});
+  }
   return all;
 }
 
