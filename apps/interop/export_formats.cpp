@@ -31,6 +31,7 @@ constexpr ExportFormat kFormats[] = {
      .files = [](const ModelFiles& model,
                  const ExportChoice& choice) { return ctranslate2_files(model, choice.dtype); },
      .dtypes = float_dtypes,
+     .has_shortlists = true,
      .notes = [](const ModelFiles& model,
                  const ExportChoice&) { return ctranslate2_notes(model); }},
     {.name = "gguf",
