@@ -59,8 +59,8 @@ constexpr const char* name_of(EarlyStopping stopping) {
 }
 inline constexpr auto kEarlyStoppings = enumerators<EarlyStopping>();
 
-/// What draws are compared by for the one of least risk (data/scores/expected_scores.h): with all
-/// of them at once, by their expected counts of n-grams, or with each.
+/// What draws are compared by for the one of least risk (data/scores/draws/expected_scores.h): with
+/// all of them at once, by their expected counts of n-grams, or with each.
 enum class MbrUtility { kChrf, kBleu, kChrfPairs, kBleuPairs };
 
 /// "chrf", "bleu", "chrf_pairs", "bleu_pairs".
