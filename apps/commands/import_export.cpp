@@ -69,6 +69,11 @@ int run_export(const ExportArguments& arguments, const Program& program) {
     fail(ErrorKind::kConfig, "[export] --shortlist has no effect with --format ", format.name, '.');
   }
   ModelFiles model = read_model_files(arguments.model);
+  if (!arguments.shortlist.overrides.empty() &&
+      !traits_of(model.config.model_type).reads_two_texts) {
+    fail(ErrorKind::kConfig, "[export] --shortlist needs a model that reads a source, ",
+         arguments.model, " holds one of task ", model.config.task->name, '.');
+  }
   model.config.generation = override_search(model.config.generation, arguments.shortlist.overrides);
   const interop::ExportChoice choice{
       .architecture = arguments.architecture, .commit = program.commit, .dtype = arguments.dtype};

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <set>
-#include <sstream>
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/interop/architectures/architectures.h"
@@ -11,10 +10,8 @@
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/huggingface_tokenizer.h"
 #include "apps/interop/special_ids.h"
-#include "apps/tasks/answers/shortlists.h"
 #include "core/base/text.h"
 #include "data/files/little_endian.h"
-#include "data/lexicon/lexicon_file.h"
 #include "nn/layers/layers.h"
 
 namespace tapestry::interop {
@@ -331,14 +328,6 @@ Json vocabulary(const Tokenizer& tokenizer) {
   return pieces;
 }
 
-// The model's shortlist in their form.
-std::string vocabulary_map(const ModelFiles& model) {
-  std::ostringstream text;
-  write_vmap(read_shortlist(model.config.generation, model.tokenizers), model.tokenizers,
-             model.tokenizers.shared(), text);
-  return text.str();
-}
-
 Json their_config(const ModelFiles& model, bool both_sides) {
   const SpecialIds ids = special_ids(*model.tokenizers.target);
   const auto piece = [&](std::optional<int32_t> id) {
@@ -390,9 +379,6 @@ CheckpointContent ctranslate2_files(const ModelFiles& model, const std::string& 
     lists("target_vocabulary.json", *model.tokenizers.target);
   }
   for (auto& [name, bytes] : own_files(model.tokenizers)) files[name] = std::move(bytes);
-  if (both_sides && !model.config.generation.shortlist.empty()) {
-    files["vmap.txt"] = vocabulary_map(model);
-  }
   files["model.bin"] = [variables = variables_of(model, dtype), aliases = aliases_of(model),
                         both_sides](const ByteSink& sink) {
     Writer writer(sink);

@@ -10,9 +10,9 @@
 
 namespace tapestry::interop {
 
-/// model.bin, config.json and the vocabularies, and vmap.txt if the config names a shortlist.
-/// Throws one Error(kConfig) with everything of the model that has no place there. `dtype` as for
-/// store_as().
+/// model.bin, config.json and the vocabularies. Throws one Error(kConfig) with everything of the
+/// model that has no place there.
+/// `dtype` as for store_as().
 CheckpointContent ctranslate2_files(const ModelFiles& model, const std::string& dtype = "");
 /// What these files cannot say of the model and a program must be told.
 std::vector<std::string> ctranslate2_notes(const ModelFiles& model);

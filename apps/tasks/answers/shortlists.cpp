@@ -1,6 +1,7 @@
 #include "apps/tasks/answers/shortlists.h"
 
 #include <iostream>
+#include <sstream>
 
 #include "data/lexicon/lexicon_file.h"
 
@@ -14,6 +15,12 @@ Shortlist read_shortlist(const SearchOptions& options, const TokenizerPair& toke
                         "first is ", file.first_unknown, '\n');
   }
   return make_shortlist(file.lexicon, options.shortlist_size, tokenizers);
+}
+
+std::string vmap_of(const SearchOptions& options, const TokenizerPair& tokenizers) {
+  std::ostringstream text;
+  write_vmap(read_shortlist(options, tokenizers), tokenizers, tokenizers.shared(), text);
+  return text.str();
 }
 
 Shortlist make_shortlist(const Lexicon& lexicon, int64_t size, const TokenizerPair& tokenizers) {

@@ -170,6 +170,13 @@ TEST_F(ShortlistTest, ExportsHoldIt) {
   EXPECT_THAT(read_file(folder_->path("with/vmap.txt")), testing::StartsWith("\t<pad> <unk>"));
   const auto outcome = refused("export --model run --shortlist lex.s2t --output other");
   EXPECT_THAT(outcome.err, HasSubstr("--shortlist has no effect with --format huggingface"));
+  if (!std::filesystem::exists(folder_->path("causal"))) {
+    ASSERT_EQ(folder_->train("clm", "causal", {"training.max_steps=5"}), 0) << folder_->messages();
+  }
+  EXPECT_THAT(
+      refused("export --model causal --format ctranslate2 --shortlist lex.s2t --output no").err,
+      HasSubstr("--shortlist needs a model that reads a source, causal holds one of task "
+                "clm."));
 }
 
 // Minimum Bayes risk
