@@ -26,6 +26,7 @@ struct ExportArguments {
   std::string format = "huggingface";  ///< a name of export_formats()
   std::string architecture = {};       ///< of huggingface and peft; "": the first that fits
   std::string dtype = {};              ///< of the tensors; "": the format's usual one
+  SearchArguments shortlist = {};      ///< of ctranslate2, over the config's
   std::string output = {};
 };
 
@@ -64,7 +65,16 @@ int run_export(const ExportArguments& arguments, const Program& program) {
     fail(ErrorKind::kConfig, "[export] --dtype must be one of ", join(dtypes, ", "),
          " with --format ", format.name, ", got ", arguments.dtype, '.');
   }
-  const ModelFiles model = read_model_files(arguments.model);
+  if (!arguments.shortlist.overrides.empty() && !format.has_shortlists) {
+    fail(ErrorKind::kConfig, "[export] --shortlist has no effect with --format ", format.name, '.');
+  }
+  ModelFiles model = read_model_files(arguments.model);
+  if (!arguments.shortlist.overrides.empty() &&
+      !traits_of(model.config.model_type).reads_two_texts) {
+    fail(ErrorKind::kConfig, "[export] --shortlist needs a model that reads a source, ",
+         arguments.model, " holds one of task ", model.config.task->name, '.');
+  }
+  model.config.generation = override_search(model.config.generation, arguments.shortlist.overrides);
   const interop::ExportChoice choice{
       .architecture = arguments.architecture, .commit = program.commit, .dtype = arguments.dtype};
   const CheckpointContent content = format.files(model, choice);
@@ -108,6 +118,13 @@ void add_export(CLI::App& app, ExportArguments& arguments) {
   }
   app.add_option("--dtype", arguments.dtype,
                  concat("of the tensors: ", dtypes, " (default: the model's, or float32)"));
+  auto* shortlist = add_search_key(app, arguments.shortlist, "shortlist",
+                                   "of ctranslate2: file of tapestry shortlist or Marian's, which "
+                                   "becomes vmap.txt (default: the "
+                                   "config's generation.shortlist)");
+  add_search_key(app, arguments.shortlist, "shortlist_size",
+                 "its tokens of each source token, and of the most frequent ones")
+      ->needs(shortlist);
   app.add_option("--output", arguments.output, "folder to write")->required();
 }
 

@@ -15,6 +15,8 @@ constexpr const char* kSearchGroup = "Search (the model's config decides where n
 // The name of the option of a key.
 std::string option_of(const std::string& key) {
   if (key == "num_beams") return "--beam-size";
+  if (key == "epsilon_cutoff") return "--epsilon";
+  if (key == "mbr_samples") return "--mbr";
   std::string option = "--" + key;
   std::ranges::replace(option, '_', '-');
   return option;
@@ -160,6 +162,18 @@ SearchOptions SearchArguments::over(const SearchOptions& of_config) const {
   if (given("num_beams") && options.num_beams > 1 && !given("do_sample")) options.do_sample = false;
   options.seed = seed.value_or(options.seed);
   options.n_best = n_best;
+  if (options.mbr_samples > 0) {
+    // The draws decide, whatever the config searches with.
+    if (given("num_beams") && options.num_beams > 1) {
+      fail(ErrorKind::kConfig, "[search] --mbr takes draws, it has no effect with --beam-size ",
+           options.num_beams, '.');
+    }
+    options.num_beams = 1, options.do_sample = true;
+    if (options.n_best > options.mbr_samples) {
+      fail(ErrorKind::kConfig, "[search] expected 1 <= --n-best <= --mbr, got ", options.n_best,
+           " and ", options.mbr_samples, '.');
+    }
+  }
   if (options.n_best > options.num_beams && !options.do_sample) {
     fail(ErrorKind::kConfig, "[search] expected 1 <= --n-best <= --beam-size, got ", options.n_best,
          " and ", options.num_beams, "; --do-sample draws so many.");

@@ -31,6 +31,9 @@ void bind_generation(ConfigSection& s, Config& config) {
          "Draws among the tokens that have this share of the most probable one's probability; 0: "
          "among all.",
          from_up_to_below(0, 1));
+  s.read("epsilon_cutoff", search.epsilon_cutoff,
+         "Draws among the tokens of at least this probability; 0: among all.",
+         from_up_to_below(0, 1));
   s.read("frequency_penalty", search.frequency_penalty,
          "Taken from a logit for each time that its token was generated.");
   s.read("presence_penalty", search.presence_penalty,
@@ -47,6 +50,21 @@ void bind_generation(ConfigSection& s, Config& config) {
          between(0, double(SearchOptions::kMostNewTokens)));
   const bool translates = config.task->can(kTranslates);
   const std::string why = concat("with task: ", config.task->name);
+  s.read_if(translates, why, "mbr_samples", search.mbr_samples,
+            "Minimum Bayes risk: translate and distil draw so many translations of each line and "
+            "take the one that is most similar to all of them; 0: the search's best one.",
+            between(0, SearchOptions::kMostBeams));
+  s.read_choice_if(translates, why, "mbr_utility", search.mbr_utility, named(kMbrUtilities),
+                   "How similar: chrF or BLEU with the mean counts of n-grams of all draws, or "
+                   "with each draw, whose time grows with the square of mbr_samples.");
+  s.read_input_file_if(translates, why, "shortlist", search.shortlist,
+                       "File of translations of tokens, as tapestry shortlist or Marian's tools "
+                       "write it: translate and distil then consider for each line only its "
+                       "shortlist, so that probabilities are shares among these tokens.");
+  s.read_if(translates, why, "shortlist_size", search.shortlist_size,
+            "Tokens of a shortlist: so many of each source token, and so many of the most "
+            "frequent ones.",
+            at_least(1));
   s.read_if(translates, why, "source_language", config.languages.source_language,
             "Language of the sources of a model of many languages, such as eng_Latn; empty: the "
             "tokenizer's.");

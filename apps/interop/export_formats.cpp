@@ -6,6 +6,7 @@
 #include "apps/interop/huggingface_export.h"
 #include "apps/interop/model_card.h"
 #include "apps/interop/peft.h"
+#include "apps/tasks/answers/shortlists.h"
 
 namespace tapestry::interop {
 namespace {
@@ -28,9 +29,15 @@ constexpr ExportFormat kFormats[] = {
      .dtypes = float_dtypes,
      .has_architectures = true},
     {.name = "ctranslate2",
-     .files = [](const ModelFiles& model,
-                 const ExportChoice& choice) { return ctranslate2_files(model, choice.dtype); },
+     .files =
+         [](const ModelFiles& model, const ExportChoice& choice) {
+           CheckpointContent files = ctranslate2_files(model, choice.dtype);
+           const SearchOptions& search = model.config.generation;
+           if (!search.shortlist.empty()) files["vmap.txt"] = vmap_of(search, model.tokenizers);
+           return files;
+         },
      .dtypes = float_dtypes,
+     .has_shortlists = true,
      .notes = [](const ModelFiles& model,
                  const ExportChoice&) { return ctranslate2_notes(model); }},
     {.name = "gguf",

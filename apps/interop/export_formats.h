@@ -24,6 +24,7 @@ struct ExportFormat {
   CheckpointContent (*files)(const ModelFiles& model, const ExportChoice& choice);
   std::vector<std::string> (*dtypes)();
   bool has_architectures = false;
+  bool has_shortlists = false;
   /// Sentences about what the folder cannot say of the model. May be null.
   std::vector<std::string> (*notes)(const ModelFiles& model, const ExportChoice& choice) = nullptr;
 };

@@ -21,6 +21,7 @@ constexpr SearchRow kRows[] = {
     {"top_k", "50"},
     {"top_p", "1.0"},
     {"min_p", "0.0"},
+    {"epsilon_cutoff", "0.0"},
     {"repetition_penalty", "1.0"},
     {"no_repeat_ngram_size", "0"},
     {"min_new_tokens", "0"},
@@ -29,7 +30,6 @@ constexpr SearchRow kRows[] = {
 // Keys without an equivalent here that change their outputs, with the values that have no effect.
 constexpr SearchRow kUnknown[] = {
     {"typical_p", "1.0"},
-    {"epsilon_cutoff", "0.0"},
     {"eta_cutoff", "0.0"},
     {"penalty_alpha", "null"},
     {"num_beam_groups", "1"},

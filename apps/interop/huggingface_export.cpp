@@ -191,6 +191,7 @@ Json generation_config(const ModelFiles& model, const Json& config) {
     generation["top_k"] = search.top_k;
     generation["top_p"] = search.top_p;
     if (search.min_p > 0) generation["min_p"] = search.min_p;
+    if (search.epsilon_cutoff > 0) generation["epsilon_cutoff"] = search.epsilon_cutoff;
   }
   if (search.repetition_penalty != 1) generation["repetition_penalty"] = search.repetition_penalty;
   if (search.no_repeat_ngram_size != 0) {

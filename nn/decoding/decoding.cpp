@@ -35,6 +35,12 @@ void SearchOptions::validate(const OptionReport& report) const {
   not_negative("top_k", top_k);
   report.expect(top_p > 0 && top_p <= 1, "top_p", "must be in (0, 1], got ", top_p, '.');
   report.expect(min_p >= 0 && min_p < 1, "min_p", "must be in [0, 1), got ", min_p, '.');
+  report.expect(epsilon_cutoff >= 0 && epsilon_cutoff < 1, "epsilon_cutoff",
+                "must be in [0, 1), got ", epsilon_cutoff, '.');
+  report.expect(mbr_samples >= 0 && mbr_samples <= kMostBeams, "mbr_samples", "must be in [0, ",
+                kMostBeams, "], got ", mbr_samples, '.');
+  report.expect(shortlist_size >= 1, "shortlist_size", "must be at least 1, got ", shortlist_size,
+                '.');
   finite("frequency_penalty", frequency_penalty);
   finite("presence_penalty", presence_penalty);
   positive("repetition_penalty", repetition_penalty);

@@ -59,11 +59,32 @@ constexpr const char* name_of(EarlyStopping stopping) {
 }
 inline constexpr auto kEarlyStoppings = enumerators<EarlyStopping>();
 
+/// What draws are compared by for the one of least risk (data/scores/draws/expected_scores.h): with
+/// all of them at once, by their expected counts of n-grams, or with each.
+enum class MbrUtility { kChrf, kBleu, kChrfPairs, kBleuPairs };
+
+/// "chrf", "bleu", "chrf_pairs", "bleu_pairs".
+constexpr const char* name_of(MbrUtility utility) {
+  switch (utility) {
+    case MbrUtility::kChrf:
+      return "chrf";
+    case MbrUtility::kBleu:
+      return "bleu";
+    case MbrUtility::kChrfPairs:
+      return "chrf_pairs";
+    case MbrUtility::kBleuPairs:
+      return "bleu_pairs";
+  }
+  return nullptr;
+}
+inline constexpr auto kMbrUtilities = enumerators<MbrUtility>();
+
 /// How the next token is chosen. Each step works on the logits in this order: penalties; bans
 /// (SearchTask::banned, repeated n-grams, eos before min_new_tokens); for sampling also
-/// temperature, top-k, top-p, min-p and the draw. Every strategy reports and compares the same
-/// log-probability: the log-softmax of the logits after the penalties. Bans, temperature, top-k,
-/// top-p and min-p affect only the choice of a token, not the reported log-probability.
+/// temperature, top-k, top-p, min-p, epsilon and the draw. Every strategy reports and compares the
+/// same log-probability: the log-softmax of the logits after the penalties. Bans, temperature,
+/// top-k, top-p, min-p and epsilon affect only the choice of a token, not the reported
+/// log-probability.
 struct SearchOptions {
   static constexpr int64_t kMostBeams = 1024;
   // A model that never produces eos must stop somewhere, even if its positions have no end.
@@ -85,6 +106,7 @@ struct SearchOptions {
   int64_t top_k = 0;       ///< draws among the k most probable tokens; 0: among all
   double top_p = 1;        ///< in (0, 1]: draws from the nucleus of this mass; 1: from all
   double min_p = 0;        ///< in [0, 1): draws tokens of this share of the best one's probability
+  double epsilon_cutoff = 0;  ///< in [0, 1): draws tokens of at least this probability
 
   double frequency_penalty = 0;      ///< logit -= penalty * its count in the generated tokens
   double presence_penalty = 0;       ///< logit -= penalty if it is among the generated tokens
@@ -95,6 +117,13 @@ struct SearchOptions {
   /// model's positions.
   int64_t max_new_tokens = 0;
   uint64_t seed = 1;  ///< of the draws
+
+  /// Of translations, which the program that calls the search does. Minimum Bayes risk: so many
+  /// draws, of which the n_best are kept that are most similar to all; 0: no such choice.
+  int64_t mbr_samples = 0;
+  MbrUtility mbr_utility = MbrUtility::kChrf;
+  std::string shortlist = {};    ///< file of a Lexicon (data/lexicon/lexicon.h), or ""
+  int64_t shortlist_size = 100;  ///< as in Shortlist
 
   /// Values outside the ranges above, and do_sample with beams.
   void validate(const OptionReport& report = OptionReport::throwing("search")) const;
@@ -160,6 +189,9 @@ struct SearchTask {
   /// output is forced. They count as generated tokens in everything: the log-probability, the
   /// limits, the penalties. Bans do not concern them.
   std::vector<std::vector<int32_t>> prefixes = {};
+  /// Per sentence, the tokens that it may generate, ascending, with eos and those of its prefix;
+  /// none: each may generate all. The others have probability 0, as if the model had them not.
+  std::vector<std::vector<int32_t>> chosen = {};
   /// Per sentence, the tokens of an encoder's input over the same vocabulary; none: the repetition
   /// penalty sees only what the decoder reads.
   std::vector<std::vector<int32_t>> sources = {};

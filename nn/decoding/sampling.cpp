@@ -65,6 +65,17 @@ void keep_min_p(std::span<double> z, double p) {
   }
 }
 
+void keep_epsilon(std::span<double> z, double epsilon) {
+  const double largest = largest_of(z);
+  double total = 0;
+  for (const double value : z) total += weight(value, largest);
+  const double least = epsilon * total;
+  const auto best = std::max_element(z.begin(), z.end());
+  for (auto value = z.begin(); value != z.end(); ++value) {
+    if (value != best && weight(*value, largest) < least) *value = kImpossible;
+  }
+}
+
 int32_t token_at(std::span<const double> z, double u) {
   const double largest = largest_of(z);
   double total = 0;
@@ -97,6 +108,7 @@ int32_t sample_token(std::span<double> z, const SearchOptions& options, double u
   if (options.top_k > 0) keep_top_k(z, options.top_k);
   if (options.top_p < 1) keep_top_p(z, options.top_p);
   if (options.min_p > 0) keep_min_p(z, options.min_p);
+  if (options.epsilon_cutoff > 0) keep_epsilon(z, options.epsilon_cutoff);
   return token_at(z, u);
 }
 

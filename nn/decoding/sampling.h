@@ -1,5 +1,5 @@
 // Drawing a token from one row of logits: temperature, top-k (Fan et al. 2018), top-p (Holtzman
-// et al. 2020) and min-p (Nguyen et al. 2024).
+// et al. 2020), min-p (Nguyen et al. 2024) and epsilon (Hewitt et al. 2022).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,10 @@ void keep_top_p(std::span<double> z, double p);
 /// and sets the others to -inf.
 void keep_min_p(std::span<double> z, double p);
 
+/// Epsilon: keeps the tokens whose probability under softmax(z) is at least epsilon > 0, or, if
+/// there is none, the most probable one, and sets the others to -inf.
+void keep_epsilon(std::span<double> z, double epsilon);
+
 /// Inverse of softmax(z)'s cumulative distribution in the order of ids, at u in [0, 1): the first
 /// token whose cumulative probability exceeds u. A token of -inf is never drawn.
 /// Throws Error(kRuntime) if all are -inf.
@@ -30,8 +34,8 @@ int32_t token_at(std::span<const double> z, double u);
 /// sequence.
 double sampling_uniform(uint64_t seed, int64_t sequence_id, int64_t position);
 
-/// Divides z by the temperature, keeps the top-k, of these the top-p, of these the min-p, and draws
-/// at u.
+/// Divides z by the temperature, keeps the top-k, of these the top-p, of these the min-p, of these
+/// the epsilon, and draws at u.
 int32_t sample_token(std::span<double> z, const SearchOptions& options, double u);
 
 }  // namespace tapestry

@@ -77,7 +77,8 @@ class Loop {
             .log_probability = b.log_probability,
             .beam = static_cast<int32_t>(beam),
             .sequence_id = prompts_.sequence_id(s.index),
-            .only = prompts_.only(s.index, std::ssize(b.generated) + 1)};
+            .only = prompts_.only(s.index, std::ssize(b.generated) + 1),
+            .chosen = prompts_.chosen(s.index)};
   }
 
   // Each sentence chooses among the candidates of its rows, and the rows of the model follow.

@@ -66,24 +66,48 @@ void take_largest(const Tensor& largest, const std::vector<SearchRow>& rows, con
   }
 }
 
-// Without rules and draws the device finds the tokens itself.
+// The top_logits() of each row among the tokens that it may generate.
+Tensor top_of_chosen_rows(const Tensor& logits, const std::vector<SearchRow>& rows, int64_t pairs,
+                          const int32_t* banned) {
+  const Tensor host = logits.to(Device{}).to(wider(logits.dtype()));
+  const int64_t vocab = host.shape()[1], width = 1 + 2 * pairs;
+  const Tensor top = Tensor::empty({std::ssize(rows), width}, DType::kFloat64);
+  parallel_for(std::ssize(rows), [&](int64_t r) {
+    dispatch_wide(host.dtype(), [&](auto type) {
+      kernels::top_of_chosen(host.data<decltype(type)>() + r * vocab,
+                             rows[static_cast<size_t>(r)].chosen, {1, vocab, pairs}, banned,
+                             top.data<double>() + r * width);
+    });
+  });
+  return top;
+}
+
+// The top_logits() of each row, which the device finds itself.
+Tensor top_of_rows(const Tensor& logits, int64_t pairs, const std::vector<int32_t>& banned) {
+  const int64_t vocab = logits.shape()[1];
+  const Tensor set = banned.empty() ? Tensor() : token_set(banned, vocab).to(logits.device());
+  const TopLogitsShape shape{logits.shape()[0], vocab, pairs};
+  const Tensor top = Tensor::empty({shape.rows, 1 + 2 * pairs}, DType::kFloat64, logits.device());
+  dispatch(logits, [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::top_logits(device, shape, logits.data<T>(),
+                        set.defined() ? set.data<int32_t>() : nullptr, top.data<double>());
+  });
+  return top.to(Device{});
+}
+
+// Finds tokens without rules and draws.
 void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const SearchTask& task,
                 size_t count, std::vector<std::vector<Candidate>>& candidates) {
   if (rows.empty()) return;
   const int64_t vocab = logits.shape()[1];
   const int64_t pairs = std::min(vocab, static_cast<int64_t>(count));
-  const bool bans = !task.banned.empty();
-  const Tensor banned = bans ? token_set(task.banned, vocab).to(logits.device()) : Tensor();
-  const TopLogitsShape shape{std::ssize(rows), vocab, pairs};
-  const Tensor top = Tensor::empty({shape.rows, 1 + 2 * pairs}, DType::kFloat64, logits.device());
-  dispatch(logits, [&](auto device, auto type) {
-    using T = decltype(type);
-    kernels::top_logits(device, shape, logits.data<T>(), bans ? banned.data<int32_t>() : nullptr,
-                        top.data<double>());
-  });
-  const Tensor host = top.to(Device{});
+  const Tensor host =
+      rows[0].chosen.empty()
+          ? top_of_rows(logits, pairs, task.banned)
+          : top_of_chosen_rows(logits, rows, pairs, token_set(task.banned, vocab).data<int32_t>());
   take_top(host, rows, candidates);
-  for (int64_t r = 0; r < shape.rows; ++r) {
+  for (int64_t r = 0; r < std::ssize(rows); ++r) {
     const SearchRow& row = rows[static_cast<size_t>(r)];
     std::vector<Candidate>& found = candidates[static_cast<size_t>(r)];
     if (!found.empty()) continue;
@@ -159,7 +183,13 @@ void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
     dispatch_wide(host.dtype(), [&](auto type) {
       const auto* z = host.data<decltype(type)>() + r * vocab;
       Scratch<double> copy(vocab);
-      std::copy(z, z + vocab, copy.data());
+      const SearchRow& row = rows[static_cast<size_t>(r)];
+      if (row.chosen.empty()) {
+        std::copy(z, z + vocab, copy.data());
+      } else {
+        std::fill_n(copy.data(), vocab, kImpossible);
+        for (const int32_t token : row.chosen) copy[token] = static_cast<double>(z[token]);
+      }
       find_with_rules({copy.data(), static_cast<size_t>(vocab)}, rows[r], task, options, count,
                       candidates[r]);
     });
@@ -202,6 +232,7 @@ Prompts::Prompts(const SearchTask& task) : task_(task), bos_{task.bos_id} {
   if (!task.prompts.empty()) one_each(task.prompts.size(), "prompt");
   if (!task.prefixes.empty()) one_each(task.prefixes.size(), "prefix");
   if (!task.sources.empty()) one_each(task.sources.size(), "source");
+  if (!task.chosen.empty()) one_each(task.chosen.size(), "list of tokens");
   if (!task.sequence_ids.empty()) one_each(task.sequence_ids.size(), "sequence id");
   for (size_t i = 0; i < sentences; ++i) {
     check(task.max_lengths[i] >= 1, "search", "expected a length limit >= 1 for sentence ", i,
@@ -210,6 +241,8 @@ Prompts::Prompts(const SearchTask& task) : task_(task), bos_{task.bos_id} {
           " is empty.");
     check(task.prefixes.empty() || std::ssize(task.prefixes[i]) < task.max_lengths[i], "search",
           "the prefix of sentence ", i, " must be shorter than its limit.");
+    check(task.chosen.empty() || std::ranges::binary_search(task.chosen[i], task.eos_id), "search",
+          "the list of tokens of sentence ", i, " lacks the end.");
   }
 }
 
@@ -220,6 +253,11 @@ std::span<const int32_t> Prompts::operator[](int64_t answer) const {
 std::span<const int32_t> Prompts::source(int64_t answer) const {
   if (task_.sources.empty()) return {};
   return task_.sources[sentence_of(answer)];
+}
+
+std::span<const int32_t> Prompts::chosen(int64_t answer) const {
+  if (task_.chosen.empty()) return {};
+  return task_.chosen[sentence_of(answer)];
 }
 
 int64_t Prompts::max_length(int64_t answer) const { return task_.max_lengths[sentence_of(answer)]; }

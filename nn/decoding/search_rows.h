@@ -33,7 +33,8 @@ struct SearchRow {
   double log_probability = 0;  ///< of context.generated
   int32_t beam = 0;
   int64_t sequence_id = 0;
-  int32_t only = -1;  ///< the one token that may follow; -1: any
+  int32_t only = -1;                     ///< the one token that may follow; -1: any
+  std::span<const int32_t> chosen = {};  ///< of SearchTask::chosen; none: any may follow
 };
 
 /// The candidates of each row of logits (R, V), best first: the `count` most probable allowed
@@ -55,12 +56,14 @@ bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
 class Prompts {
  public:
   /// Throws Error(kRuntime) unless the task has one limit >= 1 per sentence and, if it has any, one
-  /// non-empty prompt, one prefix below the limit, one source and one sequence id per sentence. The
-  /// task must outlive this.
+  /// non-empty prompt, one prefix below the limit, one source, one sequence id and one list with
+  /// eos per sentence. The task must outlive this.
   explicit Prompts(const SearchTask& task);
   std::span<const int32_t> operator[](int64_t answer) const;
   /// Empty if the task has no sources.
   std::span<const int32_t> source(int64_t answer) const;
+  /// Empty if the task has no such lists.
+  std::span<const int32_t> chosen(int64_t answer) const;
   int64_t sequence_id(int64_t answer) const;
   int64_t max_length(int64_t answer) const;
   /// The only token that may be number `length`, from 1, of an output: the prefix's, or eos if the

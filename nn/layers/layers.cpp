@@ -34,6 +34,18 @@ Linear::Linear(const Options& options, const ParamScope& scope)
     adapter.emplace(options.in, projections_of(options), scope);
 }
 
+Linear Linear::rows(std::span<const int32_t> rows) const {
+  check(!adapter, "linear", "expected a layer without an adapter.");
+  Linear chosen = *this;
+  chosen.weight = weight.rows(rows);
+  if (!bias.defined()) return chosen;
+  const std::vector<int32_t> ids(rows.begin(), rows.end());
+  const Var column = reshape(bias, {bias.shape()[0], 1});
+  chosen.bias = reshape(embedding(Tensor::from(ids, {1, std::ssize(ids)}, weight.device()), column),
+                        {std::ssize(ids)});
+  return chosen;
+}
+
 Var Linear::operator()(const Var& x) const {
   return softcap > 0 ? tapestry::softcap(product(x), softcap) : product(x);
 }

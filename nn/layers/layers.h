@@ -35,12 +35,15 @@ struct Linear {
   Var operator()(const Var& x) const;
   /// The layer as the classifier of a search: NextToken::best() and largest() of hidden states
   /// (R, K), where has_best() and has_largest().
-  Tensor best(const Var& x, int64_t count, const std::vector<int32_t>& banned) const {
-    return weight.best(x, {bias, softcap}, count, banned);
+  Tensor best(const Var& x, int64_t count, const std::vector<int32_t>& banned,
+              ChosenRows chosen = {}) const {
+    return weight.best(x, {bias, softcap, chosen}, count, banned);
   }
-  Tensor largest(const Var& x, const std::vector<int32_t>& banned) const {
-    return weight.largest(x, {bias, softcap}, banned);
+  Tensor largest(const Var& x, const std::vector<int32_t>& banned, ChosenRows chosen = {}) const {
+    return weight.largest(x, {bias, softcap, chosen}, banned);
   }
+  /// The layer with these rows of its matrix and its bias only, for inference. It has no adapter.
+  Linear rows(std::span<const int32_t> rows) const;
   bool has_largest() const { return has_best() && weight.has_largest(); }
   bool has_best() const { return weight.packed() && !adapter && activation == Activation::kNone; }
   /// The layer as a classifier: the loss of its logits, which are never stored at once.

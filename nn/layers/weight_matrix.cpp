@@ -13,8 +13,14 @@ namespace tapestry {
 struct WeightMatrix::Packed {
   Packed(WeightFormat format, const Tensor& w)
       : matrix(format, w.data<float>(), w.shape()[0], w.shape()[1]) {}
+  Packed(std::shared_ptr<State> of, std::span<const int32_t> rows);
+
+  /// Made by the first call.
+  const LogitScreen& screen_of_all();
 
   PackedMatrix matrix;
+  std::shared_ptr<State> whole = {};  // of which the matrix has these rows
+  std::vector<int32_t> rows = {};
   std::once_flag screened = {};
   std::optional<LogitScreen> screen = {};
 };
@@ -26,6 +32,20 @@ struct WeightMatrix::State {
   DType dtype;
   bool multiplies = false;
 };
+
+WeightMatrix::Packed::Packed(std::shared_ptr<State> of, std::span<const int32_t> rows)
+    : matrix(of->packed->matrix, rows), whole(std::move(of)), rows(rows.begin(), rows.end()) {}
+
+const LogitScreen& WeightMatrix::Packed::screen_of_all() {
+  std::call_once(screened, [&] {
+    if (whole == nullptr) {
+      screen.emplace(matrix);
+    } else {
+      screen.emplace(whole->packed->screen_of_all(), rows);
+    }
+  });
+  return *screen;
+}
 
 namespace {
 
@@ -59,6 +79,9 @@ const Var& WeightMatrix::var() const {
   return state_->var;
 }
 
+int64_t WeightMatrix::size() const {
+  return packed() ? state_->packed->matrix.rows() : value().shape()[0];
+}
 Device WeightMatrix::device() const { return state_->device; }
 DType WeightMatrix::dtype() const { return state_->dtype; }
 void WeightMatrix::will_multiply() const { state_->multiplies = true; }
@@ -112,7 +135,7 @@ Tensor WeightMatrix::best(const Var& x, const Logits& logits, int64_t count,
   PackedLinear product = of_rows(x, w, logits.bias);
   product.softcap = logits.softcap;
   kernels::packed_top_logits(Cpu{}, product, count, set.defined() ? set.data<int32_t>() : nullptr,
-                             top.data<double>());
+                             top.data<double>(), logits.chosen);
   return top;
 }
 
@@ -120,15 +143,14 @@ Tensor WeightMatrix::largest(const Var& x, const Logits& logits,
                              const std::vector<int32_t>& banned) const {
   check_no_gradient(x, logits.bias);
   check(packed(), "weights", "expected a packed matrix.");
-  Packed& packed = *state_->packed;
-  const PackedMatrix& w = packed.matrix;
-  std::call_once(packed.screened, [&] { packed.screen.emplace(w); });
+  const PackedMatrix& w = state_->packed->matrix;
   const Tensor set = banned.empty() ? Tensor() : token_set(banned, w.rows());
   const Tensor largest = Tensor::empty({x.shape().rows()}, DType::kInt32);
   PackedLinear product = of_rows(x, w, logits.bias);
   product.softcap = logits.softcap;
-  kernels::packed_largest(Cpu{}, product, *packed.screen,
-                          set.defined() ? set.data<int32_t>() : nullptr, largest.data<int32_t>());
+  kernels::packed_largest(Cpu{}, product, state_->packed->screen_of_all(),
+                          set.defined() ? set.data<int32_t>() : nullptr, largest.data<int32_t>(),
+                          logits.chosen);
   return largest;
 }
 
@@ -136,6 +158,19 @@ bool WeightMatrix::has_largest() const {
   return packed() && !rounds_rows(state_->packed->matrix.format()) &&
          state_->packed->matrix.cols() <= PackedMatrix::kMostInt8Columns &&
          kernels::int8_kernel() != kernels::Int8Kernel::kPlain;
+}
+
+WeightMatrix WeightMatrix::rows(std::span<const int32_t> rows) const {
+  WeightMatrix chosen(device(), dtype());
+  chosen.state_->multiplies = true;
+  if (packed()) {
+    chosen.state_->packed = std::make_unique<Packed>(state_, rows);
+  } else {
+    const std::vector<int32_t> ids(rows.begin(), rows.end());
+    const Tensor one_row = Tensor::from(ids, {1, std::ssize(ids)}, device());
+    chosen.set(reshape(embedding(one_row, var()), {std::ssize(ids), value().shape()[1]}));
+  }
+  return chosen;
 }
 
 Var WeightMatrix::look_up(const Tensor& ids, const Var& positions,

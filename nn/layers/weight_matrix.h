@@ -3,10 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "autograd/ops.h"
-#include "core/kernels/packed/packed_matrix.h"
+#include "core/kernels/packed/packed_top_logits.h"
 
 namespace tapestry {
 
@@ -24,6 +25,7 @@ class WeightMatrix {
   operator const Var&() const { return var(); }  // NOLINT: it stands for its parameter
   const Tensor& value() const { return var().value(); }
   Tensor grad() const { return var().grad(); }
+  int64_t size() const;  ///< N
   Device device() const;
   DType dtype() const;
 
@@ -34,6 +36,7 @@ class WeightMatrix {
   struct Logits {
     const Var& bias;
     double softcap = 0;
+    ChosenRows chosen = {};
   };
   /// top_logits() of each row of logits, x (R, K): (R, 1 + 2 * count) float64. Packed matrices
   /// only; their logits are never stored at once.
@@ -47,6 +50,10 @@ class WeightMatrix {
   /// Rows of the matrix with positions, as embedding(). Throws like multiply().
   Var look_up(const Tensor& ids, const Var& positions = {},
               const EmbeddingOptions& options = {}) const;
+
+  /// The given rows as a matrix of its own, packed as this one is: its products have the bits of
+  /// this one's. For inference.
+  WeightMatrix rows(std::span<const int32_t> rows) const;
 
   bool packed() const;
   /// Bytes of its memory.

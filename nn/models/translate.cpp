@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "core/base/error.h"
+#include "nn/decoding/chosen_words.h"
 
 namespace tapestry {
 namespace {
@@ -14,12 +16,14 @@ struct Sources {
   std::vector<int32_t> ids, lengths;
   int64_t width;
   Device device;
+  const std::vector<std::vector<int32_t>>& chosen;  // as in SearchTask
 
   explicit Sources(const TranslationInput& input)
       : ids(input.source.to_vector<int32_t>()),
         lengths(input.lengths.to_vector<int32_t>()),
         width(input.source.shape()[1]),
-        device(input.source.device()) {}
+        device(input.source.device()),
+        chosen(input.chosen) {}
 };
 
 // A model of source and target that decodes by add() and step(). A translation starts from only
@@ -27,7 +31,9 @@ struct Sources {
 template <class Model>
 class ModelSteps : public NextToken {
  public:
-  ModelSteps(const Model& model, const Sources& sources) : model_(model), sources_(sources) {}
+  ModelSteps(const Model& model, const Sources& sources) : model_(model), sources_(sources) {
+    if (!sources.chosen.empty()) chosen_.emplace(model.words.output, sources.chosen);
+  }
 
   void add(const std::vector<NewSentence>& sentences) override {
     std::vector<int32_t> lengths;
@@ -41,29 +47,43 @@ class ModelSteps : public NextToken {
       const auto first = sources_.ids.begin() + s.index * sources_.width;
       ids.insert(ids.end(), first, first + width);
     }
+    if (chosen_) chosen_->add(indices_of(sentences));
     const int64_t count = std::ssize(sentences);
     model_.add(Tensor::from(ids, {count, width}, sources_.device),
                Tensor::from(lengths, {count}, sources_.device), state_);
   }
 
   Tensor step(const std::vector<int32_t>& tokens) override {
-    return model_.step(ids(tokens), state_);
+    if (!chosen_) return model_.step(ids(tokens), state_);
+    return chosen_->logits(model_.advance(ids(tokens), state_));
   }
 
   Tensor best(const std::vector<int32_t>& tokens, int64_t count,
               const std::vector<int32_t>& banned) override {
     if (!model_.words.output.has_best()) return {};
-    return model_.words.output.best(model_.advance(ids(tokens), state_), count, banned);
+    const Var hidden = model_.advance(ids(tokens), state_);
+    if (chosen_) return chosen_->best(hidden, count, banned);
+    return model_.words.output.best(hidden, count, banned);
   }
 
   Tensor largest(const std::vector<int32_t>& tokens, const std::vector<int32_t>& banned) override {
     if (!model_.words.output.has_largest()) return {};
-    return model_.words.output.largest(model_.advance(ids(tokens), state_), banned);
+    const Var hidden = model_.advance(ids(tokens), state_);
+    if (chosen_) return chosen_->largest(hidden, banned);
+    return model_.words.output.largest(hidden, banned);
   }
 
-  void select(const std::vector<int32_t>& rows) override { state_.select(rows); }
+  void select(const std::vector<int32_t>& rows) override {
+    state_.select(rows);
+    if (chosen_) chosen_->select(rows);
+  }
 
  private:
+  static std::vector<int64_t> indices_of(const std::vector<NewSentence>& sentences) {
+    std::vector<int64_t> indices;
+    for (const NewSentence& sentence : sentences) indices.push_back(sentence.index);
+    return indices;
+  }
   Tensor ids(const std::vector<int32_t>& tokens) const {
     return Tensor::from(tokens, {std::ssize(tokens)}, sources_.device);
   }
@@ -71,6 +91,7 @@ class ModelSteps : public NextToken {
   const Model& model_;
   const Sources& sources_;
   typename Model::State state_;
+  std::optional<ChosenWords> chosen_;
 };
 
 std::unique_ptr<NextToken> steps_of(const PairModel& model, const Sources& sources) {
@@ -140,6 +161,7 @@ void translate(const PairModels& models, const TranslationInput& input,
   task.banned = input.ids.banned;
   task.sequence_ids = input.sequence_ids;
   task.prefixes = input.prefixes;
+  task.chosen = input.chosen;
   task.log_probabilities = input.log_probabilities;
   task.token_log_probabilities = input.token_log_probabilities;
   const int64_t longest = longest_sequence(models);

@@ -32,7 +32,9 @@ const std::map<std::string, std::set<std::string>> kMayUse = {
 // The rooms of a folder, each of which may use those before it, with all folders in them.
 const std::map<std::string, std::vector<std::string>> kRooms = {
     {"nn", {"layers", "attention", "decoding", "models"}},
-    {"data", {"files", "chat", "tokenizers", "corpora", "images", "batches", "examples", "scores"}},
+    {"data",
+     {"files", "chat", "tokenizers", "corpora", "lexicon", "images", "batches", "examples",
+      "scores"}},
     {"apps", {"config", "checkpoint", "tasks", "interop", "run", "commands"}},
 };
 

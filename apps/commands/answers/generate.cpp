@@ -298,7 +298,9 @@ void add_generate(CLI::App& app, GenerateArguments& arguments) {
   app.add_option("--samples", arguments.samples, "continuations of each prompt")
       ->check(number<int64_t>(at_least(1)))
       ->capture_default_str();
-  add_search(app, arguments.search, {"max_length_ratio", "source_language", "target_language"});
+  add_search(app, arguments.search,
+             {"max_length_ratio", "mbr_samples", "mbr_utility", "shortlist", "shortlist_size",
+              "source_language", "target_language"});
   app.add_option("--stop", arguments.stop, "text that ends a continuation; may be repeated");
   add_input(app, arguments)->excludes(prompt);
   add_output(app, arguments,

@@ -13,6 +13,7 @@
 #include "apps/commands/number_bounds.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/answers/answered_text.h"
+#include "apps/tasks/answers/least_risk.h"
 #include "apps/tasks/answers/translator.h"
 #include "core/base/text.h"
 #include "core/cpu/parallel.h"
@@ -225,6 +226,7 @@ class LineTranslator {
         if (prefixes_.any()) {
           sentences.prefixes.push_back(prefix_tokens(models_, answer.prefix, answer.number));
         }
+        models_.choose_words(sentences);
       }
       answers.push_back(std::move(answer));
     }
@@ -242,13 +244,11 @@ class LineTranslator {
       if (printed > before) filter_.answered(static_cast<int64_t>(printed - before));
     };
     print_those_done();  // blank ones in front
-    translate(models_.models(), sentences, options_, arguments_.batch_size,
+    translate(models_.models(), sentences, drawing_options(options_), arguments_.batch_size,
               [&](size_t sentence, std::vector<Hypothesis> found) {
                 Answer& answer = answers[places[sentence]];
-                answer.hypotheses = best_texts(
-                    std::move(found), arguments_.search.n_best, [&](const Hypothesis& one) {
-                      return translated_text(*models_.tokenizers().target, one);
-                    });
+                answer.hypotheses = best_translations(std::move(found), arguments_.search.n_best,
+                                                      options_, *models_.tokenizers().target);
                 answer.done = !aligner_.wanted();
                 print_those_done();
               });
@@ -336,6 +336,7 @@ int run_translate(const TranslateArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   Translator models(arguments.models, arguments.compute.device, "translate", kTranslates,
                     override_languages({}, arguments.search.overrides));
+  models.use_shortlist(arguments.search.over(models.config().generation));
   models.limit_sources(arguments.max_source_length);
   LineTranslator(models, arguments, filter).run();
   return 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/tasks/answers/answered_text.h"
+#include "apps/tasks/answers/least_risk.h"
 #include "core/kernels/attention/attention_common.h"
 #include "data/corpora/empty_text.h"
 #include "data/scores/chrf.h"
@@ -106,6 +107,7 @@ std::vector<TranslatedSource> CorpusTranslator::translate(const std::vector<Text
     batch.places.push_back(results.size() - 1);
     batch.sentences.numbers.push_back(first + std::ssize(results) - 1);
     batch.sentences.sources.push_back(std::move(ids));
+    models_.choose_words(batch.sentences);
   }
   for (Batch* const batch : {&shortest, &others}) translate(*batch, pairs, results);
   return results;
@@ -114,14 +116,13 @@ std::vector<TranslatedSource> CorpusTranslator::translate(const std::vector<Text
 void CorpusTranslator::translate(Batch& batch, const std::vector<TextPair>& pairs,
                                  std::vector<TranslatedSource>& results) const {
   batch.sentences.rows = models_.rows();
-  const auto text_of = [&](const Hypothesis& hypothesis) {
-    return translated_text(*models_.tokenizers().target, hypothesis);
-  };
-  tapestry::translate(models_.models(), batch.sentences, search_, batch_size_,
+  const Tokenizer& tokenizer = *models_.tokenizers().target;
+  tapestry::translate(models_.models(), batch.sentences, drawing_options(search_), batch_size_,
                       [&](size_t sentence, std::vector<Hypothesis> found) {
                         const size_t place = batch.places[sentence];
-                        choose(best_texts(std::move(found), n_best_, text_of), pairs[place].target,
-                               batch.sentences.sources[sentence], results[place]);
+                        choose(best_translations(std::move(found), n_best_, search_, tokenizer),
+                               pairs[place].target, batch.sentences.sources[sentence],
+                               results[place]);
                       });
 }
 

@@ -99,8 +99,9 @@ Json identity_of(const DistilArguments& arguments, const SearchOptions& search,
   used.generation = search;
   Json keys, of_models = Json::array(), of_corpora = Json::array();
   for (const auto& [key, value] : flat_keys(used)) {
-    if (key.starts_with("generation.")) keys[key] = value;
+    if (key.starts_with("generation.") && key != "generation.shortlist") keys[key] = value;
   }
+  if (!search.shortlist.empty()) keys["generation.shortlist"] = checksum_of(search.shortlist);
   for (const std::string& path : arguments.models.paths) {
     of_models.push_back(identity_of_model(path));
   }
@@ -190,12 +191,13 @@ int run_distil(const DistilArguments& arguments) {
   const std::string output = std::filesystem::absolute(arguments.output).lexically_normal();
   const DistilFolder locked(output);
   set_num_threads(arguments.compute.threads);
-  const Translator models(arguments.models, arguments.compute.device, "distil", kTranslates,
-                          override_languages({}, arguments.search.overrides));
+  Translator models(arguments.models, arguments.compute.device, "distil", kTranslates,
+                    override_languages({}, arguments.search.overrides));
   Config config = models.config();
   config.languages = override_languages(config.languages, arguments.search.overrides);
   expect_pairs(config, arguments.models.paths.front());
   const SearchOptions search = arguments.search.over(config.generation);
+  models.use_shortlist(search);
   const std::vector<CorpusSpec> corpora = corpora_of(arguments, config);
   const bool weighted = std::ranges::any_of(corpora, &CorpusSpec::has_pair_weights);
   const Student student =

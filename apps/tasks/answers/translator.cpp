@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "apps/tasks/answers/shortlists.h"
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/pair_kind.h"
 #include "core/base/interruption.h"
@@ -101,6 +102,21 @@ void Translator::limit_sources(std::optional<int64_t> tokens) {
                longest_ - rows_.source.size());
 }
 
+void Translator::use_shortlist(const SearchOptions& options) {
+  shortlist_.reset();
+  if (!options.shortlist.empty()) shortlist_ = read_shortlist(options, tokenizers_);
+}
+
+void Translator::choose_words(Sentences& sentences) const {
+  if (!shortlist_) return;
+  const auto& prefixes = sentences.prefixes;
+  std::vector<int32_t> forced = rows_.target.before;
+  if (prefixes.size() == sentences.sources.size()) {
+    forced.insert(forced.end(), prefixes.back().begin(), prefixes.back().end());
+  }
+  sentences.chosen.push_back(shortlist_->of(sentences.sources.back(), forced));
+}
+
 const Config& Translator::config() const {
   return std::visit([](const auto& bundle) -> const Config& { return bundle->config; },
                     bundles_.at(0));
@@ -137,6 +153,7 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
     lengths.push_back(static_cast<int32_t>(rows.back().size()));
     input.sequence_ids.push_back(sentences.numbers.empty() ? static_cast<int64_t>(i)
                                                            : sentences.numbers[i]);
+    if (!sentences.chosen.empty()) input.chosen.push_back(sentences.chosen.at(i));
     const std::vector<int32_t>& begin = around.target.before;
     if (sentences.prefixes.empty() && begin.empty()) continue;
     input.prefixes.push_back(begin);

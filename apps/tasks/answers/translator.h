@@ -11,9 +11,12 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/model_choice.h"
 #include "apps/tasks/task.h"
+#include "data/lexicon/shortlist.h"
 #include "nn/models/translate.h"
 
 namespace tapestry {
+
+struct Sentences;
 
 /// Trained encoder-decoders of either kind, over one vocabulary.
 class Translator {
@@ -35,6 +38,11 @@ class Translator {
   /// Limits sources to `tokens`; unset: 2048, or the positions of the training if these are more,
   /// since the time of one line grows with the square of its length.
   void limit_sources(std::optional<int64_t> tokens);
+  /// Reads the shortlist of options.shortlist, if there is one (apps/tasks/answers/shortlists.h).
+  void use_shortlist(const SearchOptions& options);
+  /// Adds to `sentences` what the last of its sources may be translated into, if there is a
+  /// shortlist.
+  void choose_words(Sentences& sentences) const;
   /// The ids of line `number`, from 1. A long line is cut, with a warning.
   std::vector<int32_t> encode_source(const std::string& line, int64_t number) const;
   /// Cuts the ids of a line in the same way.
@@ -48,6 +56,7 @@ class Translator {
   PairModels models_;
   TokenizerPair tokenizers_;
   PairRows rows_;
+  std::optional<Shortlist> shortlist_;
   int64_t longest_ = 0;
   int64_t longest_source_ = 0;  ///< without the tokens around it
 };
@@ -57,6 +66,7 @@ struct Sentences {
   PairRows rows = {};  ///< the tokens around them
   std::vector<std::vector<int32_t>> sources = {};
   std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
+  std::vector<std::vector<int32_t>> chosen = {};    ///< as in SearchTask
   std::vector<int64_t> numbers = {};     ///< of each in the whole input: sampling draws by it
   bool log_probabilities = true;         ///< as in SearchTask
   bool token_log_probabilities = false;  ///< as in SearchTask

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "core/kernels/packed/packed_matrix.h"
@@ -16,6 +17,8 @@ class LogitScreen {
  public:
   /// `exact` holds float32 or bfloat16.
   explicit LogitScreen(const PackedMatrix& exact);
+  /// The screen of the given rows of another one's matrix.
+  LogitScreen(const LogitScreen& all, std::span<const int32_t> rows);
 
   const PackedMatrix& rounded() const { return rounded_; }
   /// Bytes of its memory.

@@ -146,6 +146,14 @@ LogitScreen::LogitScreen(const PackedMatrix& exact)
   });
 }
 
+LogitScreen::LogitScreen(const LogitScreen& all, std::span<const int32_t> rows)
+    : rounded_(all.rounded_, rows), norms_(std::ssize(rows)), errors_(std::ssize(rows)) {
+  for (int64_t r = 0; r < std::ssize(rows); ++r) {
+    const int32_t from = rows[static_cast<size_t>(r)];
+    norms_[r] = all.norms_.data()[from], errors_[r] = all.errors_.data()[from];
+  }
+}
+
 std::vector<int32_t> LogitScreen::candidates(const float* x, const float* z,
                                              const Search& search) const {
   const int64_t cols = rounded_.cols();

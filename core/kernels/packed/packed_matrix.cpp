@@ -94,6 +94,22 @@ PackedMatrix::PackedMatrix(WeightFormat format, const PackedMatrix& w)
   });
 }
 
+PackedMatrix::PackedMatrix(const PackedMatrix& w, std::span<const int32_t> rows)
+    : PackedMatrix(w.format(), std::ssize(rows), w.cols()) {
+  parallel_for(panels(), [&](int64_t panel) {
+    const int64_t first = panel * kPanel, end = std::min(first + kPanel, rows_);
+    // Rows that do not exist are never read out, but must be numbers.
+    if (end - first < kPanel) {
+      std::fill_n(values_.data() + panel * panel_bytes_, panel_bytes_, uint8_t{0});
+      if (is_int8()) {
+        std::fill(scales_.data() + end, scales_.data() + first + kPanel, 0.0F);
+        std::fill(sums_.data() + end, sums_.data() + first + kPanel, 0);
+      }
+    }
+    for (int64_t r = first; r < end; ++r) take_row(w, rows[static_cast<size_t>(r)], r);
+  });
+}
+
 void PackedMatrix::pack(const float* w, int64_t panel) {
   switch (format_) {
     case WeightFormat::kFloat32:
@@ -168,6 +184,36 @@ void PackedMatrix::pack_int4(const float* w, int64_t panel) {
         byte = static_cast<uint8_t>((byte & (0xf0 >> shift)) | q[k] << shift);
       }
     }
+  }
+}
+
+void PackedMatrix::take_row(const PackedMatrix& w, int64_t from, int64_t to) {
+  const uint8_t* const in = w.values_.data() + from / kPanel * panel_bytes_;
+  uint8_t* const out = values_.data() + to / kPanel * panel_bytes_;
+  const int64_t f = from % kPanel, t = to % kPanel;
+  // One piece of each line; of the first line it stands at place f of w and at place t of this.
+  const auto copy = [&](auto bytes, int64_t lines, int64_t line_bytes, const uint8_t* source,
+                        uint8_t* target) {
+    for (int64_t i = 0; i < lines; ++i, source += line_bytes, target += line_bytes) {
+      std::memcpy(target, source, bytes);
+    }
+  };
+  constexpr std::integral_constant<size_t, 2> kTwo;
+  constexpr std::integral_constant<size_t, 4> kFour;
+  switch (format_) {
+    case WeightFormat::kFloat32:
+      return copy(kFour, cols_, 4 * kPanel, in + 4 * f, out + 4 * t);
+    case WeightFormat::kBFloat16:
+      return copy(kTwo, cols_, 2 * kPanel, in + 2 * line_place(f), out + 2 * line_place(t));
+    case WeightFormat::kInt8:
+      scales_[to] = w.scales_.data()[from], sums_[to] = w.sums_.data()[from];
+      return copy(kFour, groups_of(cols_), kGroup * kPanel, in + kGroup * f, out + kGroup * t);
+    case WeightFormat::kInt4:
+      const int64_t groups = groups_of(cols_, kInt4Columns);
+      copy(kTwo, groups, kInt4Group, in + 2 * line_place(f), out + 2 * line_place(t));
+      for (int64_t at = kInt4Scales; at < kInt4Group; at += 4 * kPanel) {
+        copy(kFour, groups, kInt4Group, in + at + 4 * f, out + at + 4 * t);
+      }
   }
 }
 

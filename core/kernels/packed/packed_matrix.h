@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/base/enumerators.h"
 #include "core/bfloat16.h"
@@ -68,6 +69,8 @@ class PackedMatrix {
   PackedMatrix(WeightFormat format, const float* w, int64_t rows, int64_t cols);
   /// Another packed matrix in this format.
   PackedMatrix(WeightFormat format, const PackedMatrix& w);
+  /// The given rows of another one, in its format and with its bits.
+  PackedMatrix(const PackedMatrix& w, std::span<const int32_t> rows);
 
   WeightFormat format() const { return format_; }
   int64_t rows() const { return rows_; }
@@ -98,6 +101,8 @@ class PackedMatrix {
   void pack_floats(const float* w, int64_t panel);
   void pack_int8(const float* w, int64_t panel);
   void pack_int4(const float* w, int64_t panel);
+  // Row `from` of w becomes row `to` of this.
+  void take_row(const PackedMatrix& w, int64_t from, int64_t to);
   bool is_int8() const { return format_ == WeightFormat::kInt8; }
 
   WeightFormat format_;

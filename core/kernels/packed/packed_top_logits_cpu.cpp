@@ -10,7 +10,6 @@
 #include "core/kernels/elementwise/elementwise.h"
 #include "core/kernels/elementwise/unary.h"
 #include "core/kernels/packed/packed_tile.h"
-#include "core/kernels/top_logits.h"
 #include "core/scratch.h"
 
 namespace tapestry::kernels {
@@ -67,11 +66,28 @@ void capped_linear(const PackedLinear& logits) {
   cap(logits, logits.y, logits.rows * logits.weight.rows());
 }
 
+// What a row may choose; empty: all.
+std::span<const int32_t> of_row(ChosenRows chosen, int64_t row) {
+  return chosen.empty() ? std::span<const int32_t>() : chosen[static_cast<size_t>(row)];
+}
+
+// Makes the other logits those of banned tokens.
+void keep_chosen(std::span<const int32_t> chosen, int64_t vocab, float* z) {
+  if (chosen.empty()) return;
+  Scratch<float> kept(std::ssize(chosen));
+  float* next = kept.data();
+  for (const int32_t token : chosen) *next++ = z[token];
+  std::fill_n(z, vocab, std::numeric_limits<float>::lowest());
+  next = kept.data();
+  for (const int32_t token : chosen) z[token] = *next++;
+}
+
 // The largest logit of one row, from all of them.
-int32_t largest_of_all(const PackedLinear& row, const int32_t* banned) {
+int32_t largest_of_all(const PackedLinear& row, const int32_t* banned,
+                       std::span<const int32_t> chosen) {
   capped_linear(row);
   double top[3];
-  top_logits(Cpu{}, {.rows = 1, .vocab = row.weight.rows()}, row.y, banned, top);
+  top_of_chosen(row.y, chosen, {.rows = 1, .vocab = row.weight.rows()}, banned, top);
   return std::isfinite(top[0]) ? static_cast<int32_t>(top[1]) : kNotFinite;
 }
 
@@ -93,16 +109,52 @@ int32_t largest_of(const PackedLinear& row, const std::vector<int32_t>& candidat
 }  // namespace
 
 void packed_top_logits(Cpu, const PackedLinear& logits, int64_t count, const int32_t* banned,
-                       double* top) {
+                       double* top, ChosenRows chosen) {
+  const int64_t width = 1 + 2 * count;
   for_each_block(logits, [&](Range rows, const PackedLinear& part) {
     capped_linear(part);
-    top_logits(Cpu{}, {.rows = part.rows, .vocab = part.weight.rows(), .count = count}, part.y,
-               banned, top + rows.begin * (1 + 2 * count));
+    const TopLogitsShape shape{part.rows, part.weight.rows(), count};
+    if (chosen.empty()) {
+      return top_logits(Cpu{}, shape, part.y, banned, top + rows.begin * width);
+    }
+    parallel_for(part.rows, [&](int64_t r) {
+      const int64_t row = rows.begin + r;
+      top_of_chosen(part.y + r * shape.vocab, of_row(chosen, row), {1, shape.vocab, count}, banned,
+                    top + row * width);
+    });
   });
 }
 
+template <class T>
+void top_of_chosen(const T* z, std::span<const int32_t> chosen, TopLogitsShape shape,
+                   const int32_t* banned, double* top) {
+  if (chosen.empty()) return top_logits(Cpu{}, shape, z, banned, top);
+  const auto size = std::ssize(chosen);
+  Scratch<T> own(size);
+  Scratch<int32_t> own_banned((size + 31) / 32);
+  std::fill_n(own_banned.data(), (size + 31) / 32, 0);
+  for (int64_t i = 0; i < size; ++i) {
+    const int32_t token = chosen[static_cast<size_t>(i)];
+    own[i] = z[token];
+    if (!has_token(banned, token)) continue;
+    int32_t& word = own_banned[i / 32];
+    word = static_cast<int32_t>(static_cast<uint32_t>(word) | uint32_t{1} << (i % 32));
+  }
+  shape.vocab = size;
+  top_logits(Cpu{}, shape, own.data(), own_banned.data(), top);
+  for (int64_t k = 0; k < shape.count; ++k) {
+    double& token = top[1 + 2 * k];
+    if (token >= 0) token = chosen[static_cast<size_t>(token)];
+  }
+}
+
+template void top_of_chosen(const float*, std::span<const int32_t>, TopLogitsShape, const int32_t*,
+                            double*);
+template void top_of_chosen(const double*, std::span<const int32_t>, TopLogitsShape, const int32_t*,
+                            double*);
+
 void packed_largest(Cpu, const PackedLinear& logits, const LogitScreen& screen,
-                    const int32_t* banned, int32_t* largest) {
+                    const int32_t* banned, int32_t* largest, ChosenRows chosen) {
   const int64_t vocab = logits.weight.rows(), cols = logits.weight.cols();
   const int64_t most = std::min<int64_t>(vocab, kMostCandidates);
   for_each_block(logits, [&](Range rows, const PackedLinear& part) {
@@ -114,12 +166,14 @@ void packed_largest(Cpu, const PackedLinear& logits, const LogitScreen& screen,
     parallel_for(part.rows, [&](int64_t r) {
       PackedLinear row = part;
       row.rows = 1, row.x += r * cols, row.y += r * vocab;
+      const std::span<const int32_t> own = of_row(chosen, rows.begin + r);
+      keep_chosen(own, vocab, row.y);
       if (banned != nullptr) ban(banned, vocab, row.y);
       const std::vector<int32_t> candidates =
           screen.candidates(row.x, row.y, {.most = most, .softcap = logits.softcap});
       int32_t& found = largest[rows.begin + r];
       if (candidates.empty()) {
-        found = largest_of_all(row, banned);
+        found = largest_of_all(row, banned, own);
       } else {
         found = candidates.size() == 1 ? candidates[0] : largest_of(row, candidates);
       }

@@ -126,6 +126,24 @@ TEST(MinP, LeavesWhatHasAShareOfTheMostProbable) {
   EXPECT_EQ(forbidden, (std::vector<double>{-INFINITY, 0, 0, -INFINITY}));
 }
 
+TEST(Epsilon, LeavesWhatHasTheProbability) {
+  const std::vector<double> z = {std::log(0.2), std::log(0.5), std::log(0.26), std::log(0.04)};
+  const auto left = [&](double epsilon) {
+    std::vector<double> cut = z;
+    for (double& value : cut) value += 3;  // only the differences count
+    keep_epsilon(cut, epsilon);
+    return std::count_if(cut.begin(), cut.end(), [](double v) { return v > -INFINITY; });
+  };
+  EXPECT_EQ(left(0.039), 4);
+  EXPECT_EQ(left(0.041), 3);
+  EXPECT_EQ(left(0.21), 2);
+  EXPECT_EQ(left(0.27), 1);
+  EXPECT_EQ(left(0.99), 1);  // the most probable one stays
+  std::vector<double> equal = {-INFINITY, 0, 0};
+  keep_epsilon(equal, 0.6);
+  EXPECT_EQ(equal, (std::vector<double>{-INFINITY, 0, -INFINITY}));
+}
+
 TEST(TokenAt, InvertsTheCumulativeDistribution) {
   const std::vector<double> z = {-INFINITY, 0, 0, -INFINITY, std::log(2), -INFINITY};
   EXPECT_EQ(token_at(z, 0), 1);
@@ -204,6 +222,9 @@ const Strategy kStrategies[] = {
     {"top_k", {.num_beams = 1, .do_sample = true, .top_k = 2}},
     {"top_p", {.num_beams = 1, .do_sample = true, .top_p = 0.7}},
     {"min_p", {.num_beams = 1, .do_sample = true, .min_p = 0.4}},
+    {"epsilon", {.num_beams = 1, .do_sample = true, .epsilon_cutoff = 0.15}},
+    {"min_p_and_epsilon",
+     {.num_beams = 1, .do_sample = true, .temperature = 2, .min_p = 0.2, .epsilon_cutoff = 0.2}},
     {"top_p_and_min_p", {.num_beams = 1, .do_sample = true, .top_p = 0.9, .min_p = 0.3}},
     {"top_k_and_p",
      {.num_beams = 1, .do_sample = true, .temperature = 1.5, .top_k = 3, .top_p = 0.8}},

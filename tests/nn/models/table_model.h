@@ -236,7 +236,8 @@ inline std::vector<Hypothesis> plain_beam_search(const Question& q, const Search
   return finished;
 }
 
-/// The distribution that a token is drawn from, by sorting: temperature, top-k, top-p, min-p.
+/// The distribution that a token is drawn from, by sorting: temperature, top-k, top-p, min-p,
+/// epsilon.
 inline std::vector<double> distribution(const Choices& next, const SearchOptions& options) {
   Tokens order = next.allowed;
   std::stable_sort(order.begin(), order.end(),
@@ -257,6 +258,11 @@ inline std::vector<double> distribution(const Choices& next, const SearchOptions
   order.resize(nucleus);
   const double least = options.min_p * p[order[0]];
   std::erase_if(order, [&](int32_t token) { return p[token] < least; });
+  std::fill(p.begin(), p.end(), 0);
+  normalise();
+  const int32_t best = order[0];
+  std::erase_if(order,
+                [&](int32_t token) { return token != best && p[token] < options.epsilon_cutoff; });
   std::fill(p.begin(), p.end(), 0);
   normalise();
   return p;
