@@ -5,6 +5,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "autograd/sequences.h"
@@ -12,6 +14,7 @@
 #include "autograd/var.h"
 #include "core/kernels/attention/rope.h"
 #include "core/kernels/elementwise/unary.h"
+#include "core/kernels/frozen/frozen_matrix.h"
 #include "core/kernels/matmul/linear.h"
 #include "core/kernels/norm.h"
 
@@ -90,8 +93,31 @@ struct LinearOptions {
   Activation activation = Activation::kNone;
   Precision precision = Precision::kFull;  ///< of float32 products, forward and backward
 };
+/// The matrix W (N, K) of a product: a value, or a frozen one, which has no gradient and multiplies
+/// in host memory, rounded to the type of x.
+struct Weight {
+  Weight() = default;
+  // NOLINTBEGIN: values and matrices convert on purpose
+  Weight(Var value) : value(std::move(value)) {}
+  Weight(Tensor value) : value(std::move(value)) {}
+  Weight(const FrozenMatrix& frozen) : value(frozen.words()), frozen(frozen) {}
+  // NOLINTEND
+
+  Shape shape() const {  // (N, K)
+    return frozen ? Shape{frozen->rows(), frozen->cols()} : value.shape();
+  }
+  /// As kernels take it: one of the two is null.
+  template <class T>
+  const T* numbers() const {
+    return frozen || !value.defined() ? nullptr : value.value().data<T>();
+  }
+  const FrozenMatrix* frozen_or_null() const { return frozen ? &*frozen : nullptr; }
+
+  Var value;  ///< of a frozen one its words
+  std::optional<FrozenMatrix> frozen = {};
+};
 /// act(x W^T + bias): x (..., in), W (out, in), bias (out) or undefined -> (..., out).
-Var linear(const Var& x, const Var& weight, const Var& bias = {},
+Var linear(const Var& x, const Weight& weight, const Var& bias = {},
            const LinearOptions& options = {});
 
 // ---- Norms and embedding (ops_norm.cpp)
@@ -279,14 +305,14 @@ CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
                            const CrossEntropyOptions& options = {});
 /// cross_entropy(linear(x, weight, bias), targets) by chunks of rows: x (..., D), weight (V, D),
 /// bias (V) or undefined. The logits of the whole batch are never stored.
-CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
+CrossEntropy linear_cross_entropy(const Var& x, const Weight& weight, const Var& bias,
                                   const Tensor& targets, const CrossEntropyOptions& options = {});
 
 /// The log-probabilities of the targets under softmax(linear(x, weight, bias)), added up by groups:
 /// those of rows [ends[g - 1], ends[g]) are one. x (..., D), targets (...) -> (G) float32, or
 /// float64 of such an x. Of `options` it takes ignore_index, precision and softcap. No logits are
 /// kept: backward computes them again, by chunks.
-Var linear_log_probabilities(const Var& x, const Var& weight, const Var& bias,
+Var linear_log_probabilities(const Var& x, const Weight& weight, const Var& bias,
                              const Tensor& targets, const std::vector<int64_t>& ends,
                              const CrossEntropyOptions& options = {});
 

@@ -114,8 +114,8 @@ struct ClassifierGradients {
   Tensor x, weight, bias;
 };
 
-void check_classifier(const char* who, const Var& x, const Var& weight, const Var& bias) {
-  check_same_kind(who, x, weight);
+void check_classifier(const char* who, const Var& x, const Weight& weight, const Var& bias) {
+  check_weight(who, x, weight);
   check_same_kind(who, x, bias);
   check(weight.shape().rank() == 2 && x.shape().cols() == weight.shape()[1], who, "x is ",
         x.shape(), ", weight is ", weight.shape(), '.');
@@ -125,14 +125,15 @@ void check_classifier(const char* who, const Var& x, const Var& weight, const Va
 
 // z = x W^T + b chunk by chunk; dx = dz W, dW = dz^T x and db = column sums of dz are computed in
 // the same pass, while a chunk's dz is in memory.
-void run_classifier(const Problem& problem, const Tensor& x, const Var& weight, const Var& bias,
+void run_classifier(const Problem& problem, const Tensor& x, const Weight& weight, const Var& bias,
                     const ClassifierGradients& d, CrossEntropySums* sums) {
   dispatch(x, [&](auto device, auto type) {
     using T = decltype(type);
     LinearCrossEntropy<T> args;
     args.in = x.shape().cols();
     args.x = x.data<T>();
-    args.weight = weight.value().data<T>();
+    args.weight = weight.numbers<T>();
+    args.frozen = weight.frozen_or_null();
     args.bias = data_or_null<T>(bias.value());
     args.targets = problem.rows();
     args.host_targets = problem.host_rows();
@@ -169,9 +170,10 @@ CrossEntropy cross_entropy(const Var& logits, const Tensor& targets,
 }
 
 // Forward computes the gradients, too, while logits are in memory, so backward only delivers them.
-CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bias,
+CrossEntropy linear_cross_entropy(const Var& x, const Weight& w, const Var& bias,
                                   const Tensor& targets, const CrossEntropyOptions& options) {
-  check_classifier("linear_cross_entropy", x, weight, bias);
+  check_classifier("linear_cross_entropy", x, w, bias);
+  const Var& weight = w.value;
   const Problem problem = make_problem("linear_cross_entropy", x.shape().rows(), weight.shape()[0],
                                        x.value().device(), targets, options);
   const bool recording = Tape::records(x, weight, bias);
@@ -180,7 +182,7 @@ CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bi
                         Tape::records(weight) ? Tensor::empty_like(weight.value()) : Tensor(),
                         Tape::records(bias) ? Tensor::empty_like(bias.value()) : Tensor()};
   const Tensor sums = empty_sums(x.value());
-  run_classifier(problem, x.value(), weight, bias, d, fields(sums));
+  run_classifier(problem, x.value(), w, bias, d, fields(sums));
   CrossEntropy result = make_result(problem, sums, x.dtype());
   Tape::record({&x, &weight, &bias}, result.loss,
                [d, gx = gradient_of(x), gw = gradient_of(weight),
@@ -192,11 +194,11 @@ CrossEntropy linear_cross_entropy(const Var& x, const Var& weight, const Var& bi
   return result;
 }
 
-Var linear_log_probabilities(const Var& x, const Var& weight, const Var& bias,
-                             const Tensor& targets, const std::vector<int64_t>& ends,
-                             const CrossEntropyOptions& options) {
+Var linear_log_probabilities(const Var& x, const Weight& w, const Var& bias, const Tensor& targets,
+                             const std::vector<int64_t>& ends, const CrossEntropyOptions& options) {
   const char* const who = "linear_log_probabilities";
-  check_classifier(who, x, weight, bias);
+  check_classifier(who, x, w, bias);
+  const Var& weight = w.value;
   const CrossEntropyOptions plain{.ignore_index = options.ignore_index,
                                   .normalizer = 1,
                                   .precision = options.precision,
@@ -217,7 +219,7 @@ Var linear_log_probabilities(const Var& x, const Var& weight, const Var& bias,
     check(end > begin, who, "group ", group, " has no row.");
     const Problem part = rows_of(problem, begin, end);
     const Tensor of_group = empty_sums(x.value());
-    run_classifier(part, rows.slice(begin, end), weight, bias, {}, fields(of_group));
+    run_classifier(part, rows.slice(begin, end), w, bias, {}, fields(of_group));
     sums.emplace_back(of_group.slice(1, 2));
     std::fill(group_of_row.data<int32_t>() + begin, group_of_row.data<int32_t>() + end,
               static_cast<int32_t>(group));
@@ -230,7 +232,7 @@ Var linear_log_probabilities(const Var& x, const Var& weight, const Var& bias,
   }();
   Tape::record(
       {&x, &weight, &bias}, result,
-      [problem, x_value = x.value(), weight, bias, gx = gradient_of(x), gw = gradient_of(weight),
+      [problem, x_value = x.value(), w, bias, gx = gradient_of(x), gw = gradient_of(weight),
        gb = gradient_of(bias), group_of_row](const Tensor& dy) mutable {
         // The derivative of a row's loss is that of its group, negated.
         const NoTape constants;
@@ -240,9 +242,9 @@ Var linear_log_probabilities(const Var& x, const Var& weight, const Var& bias,
         const auto room = [](const GradientRef& gradient, const Tensor& like) {
           return gradient ? Tensor::empty_like(like) : Tensor();
         };
-        const ClassifierGradients d{Tensor::empty_like(x_value), room(gw, weight.value()),
+        const ClassifierGradients d{Tensor::empty_like(x_value), room(gw, w.value.value()),
                                     room(gb, bias.value())};
-        run_classifier(problem, x_value, weight, bias, d, fields(empty_sums(x_value)));
+        run_classifier(problem, x_value, w, bias, d, fields(empty_sums(x_value)));
         if (gx) gx->accept(d.x);
         if (gw) gw->accept(d.weight);
         if (gb) gb->accept(d.bias);

@@ -131,16 +131,26 @@ Var matmul(const Var& a, const Var& b, const MatmulOptions& options) {
   return c;
 }
 
+namespace {
+
+// What backward reads of a weight: its tensors, not the Var.
+Weight constant(const Weight& weight) {
+  return weight.frozen ? weight : Weight(weight.value.value());
+}
+
+}  // namespace
+
 // z = x W^T + b, y = act(z).  dz = act'(z) dy, dx = dz W, dW = dz^T x, db = column sums of dz.
-Var linear(const Var& x, const Var& weight, const Var& bias, const LinearOptions& options) {
+Var linear(const Var& x, const Weight& w, const Var& bias, const LinearOptions& options) {
   const Activation activation = options.activation;
-  check_same_kind("linear", x, weight);
+  const Var& weight = w.value;
+  check_weight("linear", x, w);
   check_same_kind("linear", x, bias);
-  check(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.shape()[-1] == weight.shape()[1],
-        "linear", "inner dimensions differ: x is ", x.shape(), ", weight is ", weight.shape(), '.');
-  check(!bias.defined() || bias.shape() == Shape{weight.shape()[0]}, "linear", "weight is ",
-        weight.shape(), ", bias is ", bias.shape(), '.');
-  const LinearShape shape{x.shape().rows(), weight.shape()[1], weight.shape()[0], activation,
+  check(w.shape().rank() == 2 && x.shape().rank() >= 1 && x.shape()[-1] == w.shape()[1], "linear",
+        "inner dimensions differ: x is ", x.shape(), ", weight is ", w.shape(), '.');
+  check(!bias.defined() || bias.shape() == Shape{w.shape()[0]}, "linear", "weight is ", w.shape(),
+        ", bias is ", bias.shape(), '.');
+  const LinearShape shape{x.shape().rows(), w.shape()[1], w.shape()[0], activation,
                           options.precision};
   Var y = Tensor::empty(x.shape().with(-1, shape.out), x.dtype(), x.value().device());
   const functors::Needs needs = derivative_needs(activation);
@@ -150,12 +160,12 @@ Var linear(const Var& x, const Var& weight, const Var& bias, const LinearOptions
     using T = decltype(type);
     kernels::linear(
         device, shape,
-        LinearForward<T>{x.value().data<T>(), weight.value().data<T>(),
-                         data_or_null<T>(bias.value()), data_or_null<T>(z), y.value().data<T>()});
+        LinearForward<T>{x.value().data<T>(), w.numbers<T>(), data_or_null<T>(bias.value()),
+                         data_or_null<T>(z), y.value().data<T>(), w.frozen_or_null()});
   });
   Tape::record({&x, &weight, &bias}, y,
                [shape, z, vx = weight.needs_grad() ? x.value() : Tensor(),
-                vw = x.needs_grad() ? weight.value() : Tensor(),
+                vw = x.needs_grad() ? constant(w) : Weight(),
                 vy = needs == functors::Needs::kOutput ? y.value() : Tensor(), gx = gradient_of(x),
                 gw = gradient_of(weight), gb = gradient_of(bias)](Tensor dy) {
                  Targets<3> targets({gx, gw, gb});
@@ -164,7 +174,8 @@ Var linear(const Var& x, const Var& weight, const Var& bias, const LinearOptions
                    using T = decltype(type);
                    LinearBackward<T> args{};
                    args.x = data_or_null<T>(vx);
-                   args.weight = data_or_null<T>(vw);
+                   args.weight = vw.numbers<T>();
+                   args.frozen = vw.frozen_or_null();
                    args.z = data_or_null<T>(z);
                    args.y = data_or_null<T>(vy);
                    args.dy = dy.data<T>();

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "core/shapes_only.h"
 
@@ -65,6 +66,13 @@ inline void check_same_kind(const char* who, const Var& a, const Var& b) {
   check(a.dtype() == b.dtype() && a.value().device() == b.value().device(), who,
         "inputs differ in dtype or device: ", a.dtype(), " on ", a.value().device(), ", ",
         b.dtype(), " on ", b.value().device(), '.');
+}
+
+/// Throws unless x can be multiplied by the weight.
+inline void check_weight(const char* who, const Var& x, const Weight& weight) {
+  if (!weight.frozen) return check_same_kind(who, x, weight.value);
+  check(x.defined() && x.value().device().is_cpu(), who,
+        "frozen weights are for inputs in host memory.");
 }
 
 /// The elements of position_offsets, null if it is undefined: (batch) int32, without gradients.

@@ -140,7 +140,14 @@ CarriedTensors carried_tensors(const Config& config) {
 ParamStore make_store(const Config& config, ModelUse use, ParamStore::Start start) {
   const Device device = parse_device(config.device);
   const Numbers numbers = numbers_of(config, use, device);
-  return ParamStore(config.seed, numbers.dtype, device, numbers.precision, config.lora, start);
+  FrozenBase base;
+  if (use == ModelUse::kTraining) {
+    base = {.format = config.training.lora_base,
+            .learning = config.training.modules_to_save,
+            .drawn = config.init_from.empty()};
+  }
+  return ParamStore(config.seed, numbers.dtype, device, numbers.precision, config.lora, start,
+                    std::move(base));
 }
 
 template <class Model>

@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "core/cpu/parallel.h"
 #include "core/finite.h"
 
 namespace tapestry {
@@ -83,6 +84,37 @@ void read_finite(const TensorReader& source, const std::string& name, const Tens
        flat.slice(*place, *place + 1).to_vector<double>().front(), " at element ", *place, '.');
 }
 
+void read_parameter(const TensorReader& source, const Parameter& parameter) {
+  const std::string& name = parameter.name;
+  if (!parameter.frozen) return read_finite(source, name, parameter.var.value());
+  const FrozenMatrix& matrix = *parameter.frozen;
+  const StoredTensor* const stored = source.find(name);
+  if (stored != nullptr && stored->frozen == matrix.format()) {
+    return source.read_words(name, matrix);
+  }
+  if (stored != nullptr && stored->frozen) {
+    fail(ErrorKind::kConfig, "[checkpoint] ", name, " is ", name_of(*stored->frozen), " in ",
+         source.name(), ", and training.lora.base would round it again, to ",
+         name_of(matrix.format()), ". Take the same, or begin with the model that it came from.");
+  }
+  constexpr int64_t kNumbers = int64_t{1} << 22;
+  const int64_t step = std::max<int64_t>(1, kNumbers / std::max<int64_t>(1, matrix.cols()));
+  for (int64_t begin = 0; begin < matrix.rows(); begin += step) {
+    const int64_t count = std::min(step, matrix.rows() - begin);
+    const Tensor rows = Tensor::empty({count, matrix.cols()}, DType::kFloat32);
+    source.read_rows(name, begin, rows);
+    if (const std::optional<int64_t> place = first_not_finite(rows)) {
+      fail(ErrorKind::kData, "[checkpoint] ", name, " in ", source.name(),
+           " must hold finite numbers, got ", rows.data<float>()[*place], " at element ",
+           begin * matrix.cols() + *place, '.');
+    }
+    constexpr int64_t kGrain = 16;
+    parallel_ranges(count, kGrain, [&](int64_t first, int64_t last) {
+      matrix.store(begin + first, last - first, rows.data<float>() + first * matrix.cols());
+    });
+  }
+}
+
 void load_tensors(const TensorReader& source, const NamedTensors& tensors, Types types) {
   std::vector<Target> targets;
   for (const auto& [name, tensor] : tensors) {
@@ -95,19 +127,13 @@ void load_tensors(const TensorReader& source, const NamedTensors& tensors, Types
 void load_parameters(const ParamStore& store, const TensorReader& source,
                      const CarriedTensors& carried) {
   check_parameters(source, store, carried);
-  for (const Parameter& parameter : store.parameters()) {
-    read_finite(source, parameter.name, parameter.var.value());
-  }
+  for (const Parameter& parameter : store.parameters()) read_parameter(source, parameter);
 }
 
 void load_parameters(ParamStore& store, const TensorReader& source,
                      std::optional<WeightFormat> format, const CarriedTensors& carried) {
   check_parameters(source, store, carried);
-  store.load(
-      [&](const Parameter& parameter) {
-        read_finite(source, parameter.name, parameter.var.value());
-      },
-      format);
+  store.load([&](const Parameter& parameter) { read_parameter(source, parameter); }, format);
 }
 
 namespace {
@@ -132,12 +158,11 @@ std::string take_over_parameters(const ParamStore& store, const TensorReader& so
       fresh.push_back(parameter.name);
       continue;
     }
-    const Tensor& target = parameter.var.value();
-    if (stored->shape != target.shape()) {
+    if (stored->shape != parameter.shape) {
       fail(ErrorKind::kData, "[init_from] ", parameter.name, " is ", stored->shape, " in ",
-           source.name(), ", the model needs ", target.shape(), '.');
+           source.name(), ", the model needs ", parameter.shape, '.');
     }
-    read_finite(source, parameter.name, target);
+    read_parameter(source, parameter);
     ++taken;
   }
   for (const StoredTensor& stored : source.tensors()) {

@@ -24,6 +24,11 @@ enum class Types {
 /// TensorReader::read() and if an element is not finite.
 void read_finite(const TensorReader& source, const std::string& name, const Tensor& target);
 
+/// Reads a parameter as read_finite(); a frozen matrix a few rows at a time, which are rounded to
+/// its format. Throws Error(kConfig) if the file has it in another such format: it would be rounded
+/// twice.
+void read_parameter(const TensorReader& source, const Parameter& parameter);
+
 /// Reads tensors into those of the same name. Throws Error(kData), naming the file, and changes
 /// nothing, unless names, shapes and types agree; and as read_finite().
 void load_tensors(const TensorReader& source, const NamedTensors& targets, Types types);

@@ -1,12 +1,14 @@
 #include "apps/checkpoint/safetensors.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "apps/checkpoint/made_file.h"
+#include "core/dispatch.h"
 #include "data/files/little_endian.h"
 
 namespace tapestry {
@@ -16,6 +18,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr uint64_t kAlignment = 64;
+// Begins the names in the metadata of tensors that are words of frozen matrices.
+const std::string kFrozenPrefix = "frozen:";
 
 template <class... Parts>
 [[noreturn]] void broken(const std::string& name, const Parts&... parts) {
@@ -82,6 +86,31 @@ StoredTensor parse_entry(const std::string& key, const Json& value, const std::s
   return tensor;
 }
 
+// Makes a tensor of words one of numbers, as the metadata says ("int4 2048").
+void take_as_frozen(const std::string& name, const std::string& text, const std::string& file,
+                    std::vector<StoredTensor>& tensors) {
+  const auto tensor = std::ranges::find(tensors, name, &StoredTensor::name);
+  const std::string word = text.substr(0, text.find(' '));
+  const auto format =
+      std::ranges::find_if(kWeightFormats, [&](WeightFormat one) { return word == name_of(one); });
+  int64_t cols = 0;
+  const char* const begin = text.data() + std::min(text.size(), word.size() + 1);
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), cols);
+  const bool known = format != std::ranges::end(kWeightFormats) &&
+                     *format != WeightFormat::kFloat32 && error == std::errc() && cols > 0 &&
+                     cols < (int64_t{1} << 40) && end == text.data() + text.size();
+  if (!known || tensor == tensors.end() || tensor->type != StoredType::kI32 ||
+      tensor->shape.rank() != 2 || tensor->shape[1] != FrozenMatrix::words_in_row(*format, cols)) {
+    broken(file, "__metadata__ says that '", name, "' holds a matrix of '", text, "', ",
+           tensor == tensors.end()
+               ? "and there is none."
+               : concat("but it is ", name_of(tensor->type), ' ', tensor->shape, '.'));
+  }
+  tensor->frozen = *format;
+  tensor->type = StoredType::kF32;
+  tensor->shape = Shape{tensor->shape[0], cols};
+}
+
 // The tensors of a file in the order of their data, with offsets from its beginning.
 std::vector<StoredTensor> parse_header(const ByteSource& file) {
   const std::string& name = file.name;
@@ -128,6 +157,12 @@ std::vector<StoredTensor> parse_header(const ByteSource& file) {
     tensor.begin += 8 + length;
     tensor.end += 8 + length;
   }
+  if (const auto metadata = header.find("__metadata__"); metadata != header.end()) {
+    for (const auto& [key, value] : metadata->items()) {
+      if (!key.starts_with(kFrozenPrefix)) continue;
+      take_as_frozen(key.substr(kFrozenPrefix.size()), value.get<std::string>(), name, tensors);
+    }
+  }
   return tensors;
 }
 
@@ -161,7 +196,11 @@ void write_tensor(const TensorToWrite& entry, const ByteSink& sink) {
 std::string header_of(const std::vector<TensorToWrite>& tensors,
                       const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::map<std::string, std::string> all = metadata;
+  for (const TensorToWrite& tensor : tensors) {
+    if (!tensor.frozen.empty()) all[kFrozenPrefix + tensor.name] = tensor.frozen;
+  }
+  if (!all.empty()) header["__metadata__"] = all;
   uint64_t offset = 0;
   for (const TensorToWrite& tensor : tensors) {
     check(!header.contains(tensor.name), "safetensors", "'", tensor.name, "' is written twice.");
@@ -180,6 +219,41 @@ std::string header_of(const std::vector<TensorToWrite>& tensors,
   return header_bytes + text;
 }
 
+constexpr uint64_t kHeldBytes = 16 * kPartBytes;
+
+// A file that is made while it is read.
+struct MadeFile {
+  std::vector<TensorToWrite> tensors;
+  std::vector<uint64_t> begins;  // of their bytes
+  std::string header;
+  uint64_t begin = 0;  // of `bytes`: those of a tensor, or of some of its rows
+  std::string bytes;
+
+  // Has `bytes` hold those at an offset behind the header.
+  void hold(uint64_t offset) {
+    if (offset >= begin && offset - begin < bytes.size()) return;
+    const auto next = std::upper_bound(begins.begin(), begins.end(), offset);
+    const auto index = static_cast<size_t>(next - begins.begin()) - 1;
+    const TensorToWrite& tensor = tensors[index];
+    const Shape& shape = tensor.shape;
+    begin = begins[index];
+    bytes.clear();
+    const auto append = [&](const void* more, size_t n) {
+      bytes.append(static_cast<const char*>(more), n);
+    };
+    if (!tensor.rows) return write_tensor(tensor, append);
+    const uint64_t row_bytes = tensor.bytes() / static_cast<uint64_t>(shape[0]);
+    const auto step = std::max<uint64_t>(1, kHeldBytes / row_bytes);
+    const auto first = static_cast<int64_t>((offset - begin) / row_bytes / step * step);
+    const int64_t count = std::min(static_cast<int64_t>(step), shape[0] - first);
+    begin += static_cast<uint64_t>(first) * row_bytes;
+    TensorToWrite part = tensor;
+    part.shape = shape.with(0, count);
+    part.content = [&] { return tensor.rows(first, count); };
+    write_tensor(part, append);
+  }
+};
+
 }  // namespace
 
 void write_safetensors(const std::vector<TensorToWrite>& tensors,
@@ -190,14 +264,7 @@ void write_safetensors(const std::vector<TensorToWrite>& tensors,
 }
 
 ByteSource safetensors_source(std::vector<TensorToWrite> tensors, const std::string& name) {
-  struct File {
-    std::vector<TensorToWrite> tensors;
-    std::vector<uint64_t> begins;  // of their bytes
-    std::string header;
-    std::optional<size_t> held;  // the tensor in `bytes`
-    std::string bytes;
-  };
-  const auto file = std::make_shared<File>();
+  const auto file = std::make_shared<MadeFile>();
   file->header = header_of(tensors, {});
   uint64_t size = file->header.size();
   for (const TensorToWrite& tensor : tensors) {
@@ -211,16 +278,8 @@ ByteSource safetensors_source(std::vector<TensorToWrite> tensors, const std::str
       const std::string* part = &file->header;
       uint64_t begin = 0;
       if (offset >= part->size()) {
-        const auto next = std::upper_bound(file->begins.begin(), file->begins.end(), offset);
-        const auto index = static_cast<size_t>(next - file->begins.begin()) - 1;
-        begin = file->begins[index];
-        if (file->held != index) {
-          file->bytes.clear();
-          write_tensor(file->tensors[index], [&](const void* bytes, size_t n) {
-            file->bytes.append(static_cast<const char*>(bytes), n);
-          });
-          file->held = index;
-        }
+        file->hold(offset);
+        begin = file->begin;
         part = &file->bytes;
       }
       const uint64_t n = std::min(count, begin + part->size() - offset);
@@ -287,33 +346,92 @@ const StoredTensor* TensorReader::find(const std::string& name) const {
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
-void TensorReader::read(const std::string& name, const Tensor& target) const {
+const StoredTensor& TensorReader::expect(const std::string& name, const Tensor& target,
+                                         bool all_rows) const {
   const StoredTensor* const tensor = find(name);
   if (tensor == nullptr) broken(name_, "there is no '", name, "'.");
-  const ByteSource& file = files_[tensor->file];
-  if (tensor->shape != target.shape() || !fits(tensor->type, target.dtype())) {
-    broken(file.name, "'", name, "' is ", name_of(tensor->type), ' ', tensor->shape, ", needed is ",
-           target.dtype(), ' ', target.shape(), '.');
+  const Shape &all = tensor->shape, &some = target.shape();
+  const bool rows = all.rank() > 0 && some.rank() == all.rank() && some[0] <= all[0] &&
+                    some.with(0, all[0]) == all;
+  if (!(all_rows ? all == some : rows) || !fits(tensor->type, target.dtype())) {
+    broken(files_[tensor->file].name, "'", name, "' is ", name_of(tensor->type), ' ', all,
+           ", needed is ", target.dtype(), ' ', some, '.');
   }
-  const bool same = as_dtype(tensor->type) == target.dtype();
+  return *tensor;
+}
+
+void TensorReader::read(const std::string& name, const Tensor& target) const {
+  read_numbers(expect(name, target, /*all_rows=*/true), 0, target);
+}
+
+void TensorReader::read_rows(const std::string& name, int64_t first, const Tensor& target) const {
+  const StoredTensor& tensor = expect(name, target, /*all_rows=*/false);
+  const int64_t rows = tensor.shape[0];
+  if (first < 0 || first > rows - target.shape()[0]) {
+    broken(files_[tensor.file].name, "'", name, "' has ", rows, " rows, needed are ",
+           target.shape()[0], " from ", first, " on.");
+  }
+  read_numbers(tensor, first, target);
+}
+
+void TensorReader::read_numbers(const StoredTensor& tensor, int64_t first,
+                                const Tensor& target) const {
+  if (tensor.frozen) return read_frozen(tensor, first, target);
+  const ByteSource& file = files_[tensor.file];
+  const bool same = as_dtype(tensor.type) == target.dtype();
+  const uint64_t size = bytes_of(tensor.type);
+  const uint64_t before_first =
+      first > 0 ? static_cast<uint64_t>(first * (tensor.shape.numel() / tensor.shape[0])) : 0;
+  const uint64_t begin = tensor.begin + before_first * size;
   if (same && target.device().is_cpu()) {
-    return file.read(tensor->begin, target.raw(), tensor->end - tensor->begin);
+    return file.read(begin, target.raw(), static_cast<uint64_t>(target.numel()) * size);
   }
-  const uint64_t size = bytes_of(tensor->type);
   std::vector<double> buffer;  // aligned for every type
   for_parts(target, size, [&](const Tensor& part, uint64_t before) {
     const uint64_t bytes = static_cast<uint64_t>(part.numel()) * size;
     buffer.resize((bytes + sizeof(double) - 1) / sizeof(double));
     auto* const stored = reinterpret_cast<char*>(buffer.data());
-    file.read(tensor->begin + before * size, stored, bytes);
+    file.read(begin + before * size, stored, bytes);
     if (same) return part.copy_from_host(stored);
     const Tensor host = part.device().is_cpu() ? part : Tensor::empty(part.shape(), part.dtype());
-    if (!convert_elements(tensor->type, stored, host)) {
-      broken(file.name, "'", name, "' holds a number that ",
-             tensor->type == StoredType::kBool ? "is no truth value." : "int32 cannot hold.");
+    if (!convert_elements(tensor.type, stored, host)) {
+      broken(file.name, "'", tensor.name, "' holds a number that ",
+             tensor.type == StoredType::kBool ? "is no truth value." : "int32 cannot hold.");
     }
     if (!part.device().is_cpu()) part.copy_from(host);
   });
+}
+
+// Numbers of some rows, a few at a time.
+void TensorReader::read_frozen(const StoredTensor& tensor, int64_t first,
+                               const Tensor& target) const {
+  const int64_t cols = tensor.shape[1], words = FrozenMatrix::words_in_row(*tensor.frozen, cols);
+  const uint64_t row_bytes = static_cast<uint64_t>(words) * sizeof(int32_t);
+  const int64_t step = std::max<int64_t>(1, static_cast<int64_t>(kPartBytes / row_bytes));
+  for (int64_t begin = 0, rows = target.shape()[0]; begin < rows; begin += step) {
+    const int64_t count = std::min(step, rows - begin);
+    const FrozenMatrix matrix(*tensor.frozen, count, cols);
+    files_[tensor.file].read(tensor.begin + static_cast<uint64_t>(first + begin) * row_bytes,
+                             matrix.words().raw(), static_cast<uint64_t>(count) * row_bytes);
+    const Tensor part = target.slice(begin, begin + count);
+    const Tensor host = part.device().is_cpu() ? part : Tensor::empty(part.shape(), part.dtype());
+    dispatch_floating(host.dtype(), [&](auto type) {
+      matrix.read({0, count}, {0, cols}, host.data<decltype(type)>(), cols);
+    });
+    if (!part.device().is_cpu()) part.copy_from(host);
+  }
+}
+
+void TensorReader::read_words(const std::string& name, const FrozenMatrix& target) const {
+  const StoredTensor* const tensor = find(name);
+  if (tensor == nullptr) broken(name_, "there is no '", name, "'.");
+  const Shape shape{target.rows(), target.cols()};
+  if (tensor->frozen != target.format() || tensor->shape != shape) {
+    broken(files_[tensor->file].name, "'", name, "' is ", tensor->shape, " in ",
+           tensor->frozen ? name_of(*tensor->frozen) : name_of(tensor->type), ", needed is ", shape,
+           " in ", name_of(target.format()), '.');
+  }
+  files_[tensor->file].read(tensor->begin, target.words().raw(), tensor->end - tensor->begin);
 }
 
 bool TensorReader::equal(const std::string& a, const std::string& b) const {
@@ -321,7 +439,7 @@ bool TensorReader::equal(const std::string& a, const std::string& b) const {
   if (x == nullptr) broken(name_, "there is no '", a, "'.");
   if (y == nullptr) broken(name_, "there is no '", b, "'.");
   if (x->shape != y->shape) return false;
-  if (x->type != y->type) {
+  if (x->type != y->type || x->frozen != y->frozen) {
     const Tensor of_a = Tensor::empty(x->shape, DType::kFloat64), of_b = Tensor::empty_like(of_a);
     read(a, of_a);
     read(b, of_b);

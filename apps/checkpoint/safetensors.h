@@ -4,12 +4,14 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "apps/checkpoint/bytes.h"
 #include "apps/checkpoint/stored_type.h"
+#include "core/kernels/frozen/frozen_matrix.h"
 #include "core/tensor.h"
 
 namespace tapestry {
@@ -25,6 +27,11 @@ struct TensorToWrite {
         dtype(dtype),
         stored(stored_as(dtype)),
         content(std::move(content)) {}
+  /// Its words, with its format and columns in the file's metadata: a TensorReader gives numbers.
+  TensorToWrite(std::string name, const FrozenMatrix& matrix)
+      : TensorToWrite(std::move(name), matrix.words()) {
+    frozen = concat(name_of(matrix.format()), ' ', matrix.cols());
+  }
 
   /// Bytes in the file.
   uint64_t bytes() const { return static_cast<uint64_t>(shape.numel()) * bytes_of(stored); }
@@ -34,6 +41,9 @@ struct TensorToWrite {
   DType dtype;                      ///< of the content
   StoredType stored;                ///< in the file
   std::function<Tensor()> content;  ///< asked for when its turn comes, and let go after it
+  /// Rows [first, first + count) by themselves, where that takes less memory than all; else empty.
+  std::function<Tensor(int64_t first, int64_t count)> rows = {};
+  std::string frozen = {};  ///< "int4 2048": it holds the words of such a FrozenMatrix
 };
 
 /// Writes a safetensors file: the tensors in the given order, their data aligned to 64 bytes.
@@ -49,6 +59,9 @@ struct StoredTensor {
   Shape shape;
   size_t file;  ///< of the reader's sources
   uint64_t begin, end;
+  /// The format of a FrozenMatrix whose words the file has; then type and shape are those of its
+  /// numbers.
+  std::optional<WeightFormat> frozen = {};
 };
 
 /// The tensors of a file, or of one that is cut into shards. Construction reads the headers; a
@@ -78,6 +91,10 @@ class TensorReader {
   /// type differs, kPartBytes at a time. Throws Error(kData) when it is not there, has another
   /// shape, does not fit the type, or holds a number that int32 cannot.
   void read(const std::string& name, const Tensor& target) const;
+  /// The same of a tensor's rows first, first + 1, ..., as many as the target has.
+  void read_rows(const std::string& name, int64_t first, const Tensor& target) const;
+  /// Reads a frozen tensor into a matrix of its format and shape, bit by bit.
+  void read_words(const std::string& name, const FrozenMatrix& target) const;
 
   /// True if two tensors hold the same numbers in the same shape.
   bool equal(const std::string& a, const std::string& b) const;
@@ -89,6 +106,10 @@ class TensorReader {
 
  private:
   void add_file(const ByteSource& file);
+  // Throws as read(), unless the target has the shape of the tensor or of some of its rows.
+  const StoredTensor& expect(const std::string& name, const Tensor& target, bool all_rows) const;
+  void read_numbers(const StoredTensor& tensor, int64_t first, const Tensor& target) const;
+  void read_frozen(const StoredTensor& tensor, int64_t first, const Tensor& target) const;
   void add(StoredTensor tensor);
 
   std::string name_;

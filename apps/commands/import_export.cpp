@@ -83,6 +83,11 @@ int run_export(const ExportArguments& arguments, const Program& program) {
       std::cerr << "note: " << note << '\n';
     }
   }
+  if (model.config.training.lora_base) {
+    std::cerr << "note: the adapters learned beside a base in "
+              << name_of(*model.config.training.lora_base)
+              << " (training.lora.base): they fit its rounded numbers, which a merged model has\n";
+  }
   write_plain_folder(arguments.output, content);
   std::cerr << "wrote " << content.size() << " files into " << arguments.output << '\n';
   return 0;

@@ -114,6 +114,8 @@ int run_plan(const PlanArguments& arguments) {
   share(*plan, config, arguments.ranks);
   fmt::print("{:<38} {:>10}\n", "parameters that learn", plan->parameters);
   row("weights", plan->weights);
+  if (plan->base > 0)
+    row(concat("of these, the base in ", name_of(*config.training.lora_base)), plan->base);
   if (plan->teacher > 0) row("weights of the teacher", plan->teacher);
   row("gradients", plan->gradients);
   row(concat("state of ", name_of(config.optimizer.type)), plan->optimizer);

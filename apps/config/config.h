@@ -90,7 +90,9 @@ struct TrainingOptions {
   std::string metric_for_best_model;         ///< one of the task's; empty: its first
   std::vector<std::string> report_to;        ///< some of kReporters
   std::vector<std::string> modules_to_save;  ///< learn besides adapters, as in `freeze`
-  std::string lr_metric;                     ///< reduce_lr_on_plateau; empty: the same
+  /// What matrices beside adapters are kept in, if they do not learn; none: as the run's dtype.
+  std::optional<WeightFormat> lora_base;
+  std::string lr_metric;            ///< reduce_lr_on_plateau; empty: the same
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
   bool decay_all = false;           ///< weight_decay pulls biases and norms too
   std::vector<std::string> decay_exclude;     ///< parameters that it never pulls, as in `freeze`

@@ -305,6 +305,16 @@ void check_r_drop(Rules& rules, const Config& config) {
   });
 }
 
+// Products with a base in a format are there for CPUs.
+void check_lora_base(Rules& rules, const Config& config) {
+  const std::optional<WeightFormat>& base = config.training.lora_base;
+  rules.of("training", {}, {}, [&](const OptionReport& report) {
+    report.expect(!base || !config.device.starts_with("cuda"), "lora.base",
+                  "is for device: cpu, got ", base ? name_of(*base) : "",
+                  " and device: ", config.device, '.');
+  });
+}
+
 // Each of the two has a loss of its own.
 void check_teacher(Rules& rules, const TrainingOptions& training) {
   rules.of("training", {}, {}, [&](const OptionReport& report) {
@@ -389,6 +399,7 @@ void check_rules(const Config& config, const KeyReport& report) {
   check_schedule(rules, config);
   check_measures(rules, config);
   check_teacher(rules, config.training);
+  check_lora_base(rules, config);
   check_distributed(rules, config);
   check_evaluation(rules, config.evaluation);
   if (report.is_new) {

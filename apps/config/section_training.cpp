@@ -95,6 +95,17 @@ void bind_lora(ConfigSection& s, Config& config) {
             "stands for any characters.");
   s.read_if(on, "without rank", "modules_to_save", config.training.modules_to_save,
             "Names of parameters that learn besides the adapters; * stands for any characters.");
+  s.read_choice_if(
+      on, "without rank", "base", config.training.lora_base,
+      {{"dtype", std::nullopt},
+       {name_of(WeightFormat::kBFloat16), WeightFormat::kBFloat16},
+       {name_of(WeightFormat::kInt8), WeightFormat::kInt8},
+       {name_of(WeightFormat::kInt4), WeightFormat::kInt4}},
+      "What the matrices that do not learn are kept in, in memory and in checkpoints: dtype as the "
+      "rest of the run; bfloat16, int8 (a scale for each row) or int4 (a scale for 32 columns; "
+      "embeddings and classifier in int8) take less memory. They are rounded once, when the "
+      "training begins, gradients are those of the rounded ones, and an export has these. On a "
+      "CPU.");
   if (on && lora.target.empty()) s.complain("target", "'training.lora.target' names no layer.");
 }
 

@@ -342,6 +342,13 @@ ImportedModel import_model(const Folder& folder) {
                                             reader.read(name, into);
                                           });
                          });
+    if (!keeps_rows(pair, layout)) return;
+    tensors.back().rows = [pair, dtype = config.dtype, reader = folder.reader](int64_t first,
+                                                                               int64_t count) {
+      const Tensor rows = Tensor::empty(pair.our_shape.with(0, count), dtype);
+      reader.read_rows(pair.theirs[0], first, rows);
+      return rows;
+    };
   };
   for (const TensorPair& pair : pairs) add(pair, imported.tensors);
   for (const TensorPair& pair : pooler_in(folder, facts)) {

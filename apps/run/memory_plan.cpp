@@ -188,6 +188,9 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
   const DryTraining training = dry_training(config, tokenizers);
   const ParamStore& store = *training.store;
   plan.weights = bytes_of(store);
+  for (const Parameter& parameter : store.parameters()) {
+    if (parameter.frozen) plan.base += parameter.frozen->words().bytes();
+  }
   plan.teacher = training.teacher_bytes;
   const NamedVars all = store.named(), learning = trained_parameters(all, config);
   for (const auto& [name, var] : learning) plan.parameters += var.value().numel();

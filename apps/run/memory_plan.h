@@ -17,6 +17,7 @@ struct MemoryPlan {
   bool on_gpu = false;
   int64_t parameters = 0;  ///< that learn
   int64_t weights = 0;     ///< frozen ones included
+  int64_t base = 0;        ///< of these, the matrices of training.lora.base
   int64_t teacher = 0;     ///< weights of training.teacher
   int64_t gradients = 0;
   int64_t optimizer = 0;    ///< its state

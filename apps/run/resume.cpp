@@ -132,6 +132,10 @@ std::string changes_between(const Config& old, const Config& config) {
       fail(ErrorKind::kConfig, "[train] ", key, " is ", is, ", the checkpoint's ", was,
            ": a run keeps its tokenizer. Choose another output_dir to start anew.");
     }
+    if (key == "training.lora.base" && was != "nothing" && is != "nothing") {
+      fail(ErrorKind::kConfig, "[train] ", key, " is ", is, ", the checkpoint's ", was,
+           ": a run keeps its base. Choose another output_dir to start anew.");
+    }
     changes += concat(changes.empty() ? "" : ", ", key, ' ', was, " -> ", is);
   };
   for (const auto& [key, value] : after) {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "apps/config/reference.h"
+#include "apps/interop/gguf/gguf_file.h"
 #include "apps/run/memory_plan.h"
 #include "apps/run/program_facts.h"
 #include "apps/run/signals.h"
@@ -41,6 +42,13 @@ void tell_start(const Config& config, const Resume& resume, RunLog& log) {
   }
   if (config.lora.rank > 0 && config.init_from.empty() && !resume.goes_on()) {
     log.warn("training.lora without init_from: what stays as it is was drawn at random");
+  }
+  if (config.training.lora_base && !config.init_from.empty() && !resume.goes_on() &&
+      interop::gguf_file_of(config.init_from)) {
+    log.warn(
+        concat("init_from is a GGUF, whose numbers may be rounded already: training.lora.base "
+               "rounds them again, to ",
+               name_of(*config.training.lora_base)));
   }
   const bool compared = examples_of(config).compared && config.preference.has_reference();
   if (compared && config.init_from.empty() && !resume.goes_on()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "core/base/pattern.h"
 
@@ -81,6 +82,25 @@ std::string muon_summary(const ParamStore& store, const Config& config) {
   return concat("; muon makes ", matrices, " matrices of ", elements, " parameters orthogonal");
 }
 
+// "; the base has 4 matrices in int4, 1 in int8: 81 MB"
+std::string base_summary(const ParamStore& store) {
+  std::map<WeightFormat, int64_t> counts;
+  int64_t bytes = 0;
+  for (const Parameter& parameter : store.parameters()) {
+    if (!parameter.frozen) continue;
+    ++counts[parameter.frozen->format()];
+    bytes += parameter.frozen->words().bytes();
+  }
+  std::string text;
+  for (const auto& [format, count] : counts) {
+    text += concat(text.empty() ? "; the base has " : ", ", count,
+                   text.empty() ? count == 1 ? " matrix in " : " matrices in " : " in ",
+                   name_of(format));
+  }
+  constexpr int64_t kMega = 1'000'000;
+  return text.empty() ? text : concat(text, ": ", (bytes + kMega / 2) / kMega, " MB");
+}
+
 }  // namespace
 
 std::string learning_summary(const ParamStore& store, const Config& config) {
@@ -94,13 +114,14 @@ std::string learning_summary(const ParamStore& store, const Config& config) {
       concat(store.elements(), " parameters in ", store.parameters().size(), " tensors");
   if (config.optimizer.type == OptimizerType::kMuon) text += muon_summary(store, config);
   if (config.lora.rank == 0 && config.training.freeze.empty()) return text;
-  text += concat(", of which ", learning, " in ", tensors, " learn");
+  const std::string base = base_summary(store);
+  text += concat(", of which ", learning, " in ", tensors, " learn", base);
   const char* separator = "; training.freeze keeps ";
   for (const std::string& pattern : config.training.freeze) {
     int64_t kept = 0, names = 0;
     for (const Parameter& parameter : store.parameters()) {
       if (!matches(parameter.name, pattern)) continue;
-      kept += parameter.var.value().numel();
+      kept += parameter.shape.numel();
       ++names;
     }
     text += concat(separator, kept, " in ", names, " by '", pattern, '\'');

@@ -17,6 +17,8 @@
 
 namespace tapestry {
 
+class FrozenMatrix;
+
 struct CrossEntropyShape {
   int64_t rows = 0;
   int64_t classes = 0;
@@ -48,7 +50,8 @@ struct RowTargets {
 
 /// x (rows, in), W (classes, in), bias (classes) or null.
 /// When `dx` is not null the gradients of (loss sum * grad_scale) are computed in the same pass:
-/// dx, dW and db are written (kSet); of the last two, those that are not null.
+/// dx, dW and db are written (kSet); of the last two, those that are not null. Where `frozen` is
+/// not null it is W in place of `weight`, on a CPU only; it has no dW.
 template <class T>
 struct LinearCrossEntropy {
   int64_t in = 0;
@@ -64,6 +67,7 @@ struct LinearCrossEntropy {
   /// On CUDA: the limit of memory for logits, but a chunk has at least 1024 rows. A gradient to
   /// which several chunks add is rounded to T after each.
   int64_t chunk_bytes = int64_t{1} << 30;
+  const FrozenMatrix* frozen = nullptr;
 };
 
 namespace kernels {

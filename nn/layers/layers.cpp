@@ -16,8 +16,10 @@ WeightMatrix make_weight(const Linear::Options& o, const ParamScope& scope) {
   const Shape shape{o.out, o.in};
   const std::vector<int64_t> parts = projections_of(o);
   const auto init = o.init.of_parts(parts, o.in);
-  WeightMatrix matrix = o.packable ? scope.create_matrix("weight", shape, init)
-                                   : WeightMatrix(scope.create("weight", shape, init));
+  if (o.packable) {
+    return scope.create_matrix("weight", shape, init, o.hidden ? parts : std::vector<int64_t>());
+  }
+  WeightMatrix matrix(scope.create("weight", shape, init));
   if (o.hidden) scope.declare_projections("weight", parts);
   return matrix;
 }

@@ -6,8 +6,11 @@
 #include <numeric>
 
 #include "core/allocator.h"
+#include "core/base/pattern.h"
+#include "core/cpu/parallel.h"
 #include "core/dispatch.h"
 #include "core/kernels/elementwise/convert.h"
+#include "core/scratch.h"
 #include "core/shapes_only.h"
 
 namespace tapestry {
@@ -62,25 +65,57 @@ double drawn(const Init& init, const PhiloxKey& key, int64_t i) {
 // start at the same point.
 void draw(const Init& init, const PhiloxKey& key, int64_t begin, int64_t end,
           const Tensor& values) {
+  constexpr int64_t kGrain = 1 << 14;
   dispatch_dtype(values.dtype(), [&](auto type) {
     using T = decltype(type);
-    T* const element = values.data<T>();
-    for (int64_t i = begin; i < end; ++i) element[i] = element_cast<T>(drawn(init, key, i));
+    T* const element = values.data<T>() + begin;
+    parallel_ranges(end - begin, kGrain, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        element[i] = element_cast<T>(drawn(init, key, begin + i));
+      }
+    });
+  });
+}
+
+// Rows [begin, end) of a matrix, as draw() would have them in float32.
+void draw(const Init& init, const PhiloxKey& key, int64_t begin, int64_t end,
+          const FrozenMatrix& matrix) {
+  constexpr int64_t kRows = 16;
+  const int64_t cols = matrix.cols();
+  parallel_ranges(end - begin, kRows, [&](int64_t first, int64_t last) {
+    Scratch<float> rows((last - first) * cols);
+    for (int64_t i = 0; i < (last - first) * cols; ++i) {
+      rows[i] = static_cast<float>(drawn(init, key, (begin + first) * cols + i));
+    }
+    matrix.store(begin + first, last - first, rows.data());
   });
 }
 
 }  // namespace
 
+std::optional<WeightFormat> FrozenBase::format_of(const std::string& name,
+                                                  bool has_projections) const {
+  const bool learns = std::ranges::any_of(
+      learning, [&](const std::string& pattern) { return matches(name, pattern); });
+  if (!format || learns) return std::nullopt;
+  return format == WeightFormat::kInt4 && !has_projections ? WeightFormat::kInt8 : format;
+}
+
 ParamStore::ParamStore(uint64_t seed, DType dtype, Device device, Precision precision,
-                       const LoraOptions& lora, Start start)
+                       const LoraOptions& lora, Start start, FrozenBase base)
     : seed_(seed),
       dtype_(dtype),
       device_(device),
       precision_(precision),
       lora_(lora),
-      start_(start) {
+      start_(start),
+      base_(std::move(base)) {
   check_precision(precision, device);
   lora.validate();
+  if (base_.format && !device.is_cpu()) {
+    fail(ErrorKind::kConfig, "[weights] training.lora.base: ", name_of(*base_.format),
+         " is for device: cpu, got ", device, '.');
+  }
 }
 
 ParamScope ParamStore::root() { return ParamScope(this, ""); }
@@ -100,7 +135,7 @@ NamedVars ParamStore::named() const {
 int64_t ParamStore::elements() const {
   int64_t total = 0;
   for (const Parameter& parameter : parameters_) {
-    if (parameter.trained && parameter.var.defined()) total += parameter.var.value().numel();
+    if (parameter.trained && parameter.var.defined()) total += parameter.shape.numel();
   }
   return total;
 }
@@ -199,6 +234,24 @@ Parameter& ParamStore::create(const std::string& name, const Shape& shape,
   return parameter;
 }
 
+FrozenMatrix ParamStore::create_frozen(const std::string& name, const Shape& shape,
+                                       const std::vector<InitRows>& init, WeightFormat format) {
+  Parameter& parameter = add(name, shape, init, dtype_);
+  const FrozenMatrix matrix(format, shape[0], shape[1]);
+  const PhiloxKey key{seed_, 0, stream_of(name.data(), name.size())};
+  int64_t begin = 0;
+  for (const InitRows& part : init) {
+    if (start_ == Start::kDrawn && base_.drawn && !ShapesOnly::is_on()) {
+      draw(part.init, key, begin, begin + part.rows, matrix);
+    }
+    begin += part.rows;
+  }
+  parameter.frozen = matrix;
+  parameter.var = Var::parameter(matrix.words());
+  parameter.var.set_requires_grad(false);
+  return matrix;
+}
+
 ParamScope ParamScope::operator/(std::string_view name) const {
   return ParamScope(store_,
                     prefix_.empty() ? std::string(name) : prefix_ + '.' + std::string(name));
@@ -214,14 +267,19 @@ Var ParamScope::create(std::string_view name, const Shape& shape,
 }
 
 WeightMatrix ParamScope::create_matrix(std::string_view name, const Shape& shape,
-                                       const std::vector<InitRows>& init) const {
+                                       const std::vector<InitRows>& init,
+                                       const std::vector<int64_t>& projections) const {
+  const std::string path = (*this / name).prefix_;
   WeightMatrix matrix;
-  if (store_->start_ == ParamStore::Start::kEmpty) {
-    store_->add((*this / name).prefix_, shape, init, dtype());
+  if (const auto format = store_->base_.format_of(path, !projections.empty())) {
+    matrix = WeightMatrix(store_->create_frozen(path, shape, init, *format), dtype());
+  } else if (store_->start_ == ParamStore::Start::kEmpty) {
+    store_->add(path, shape, init, dtype());
     matrix = WeightMatrix(device(), dtype());
   } else {
     matrix = WeightMatrix(create(name, shape, init));
   }
+  store_->parameters_.back().projections = projections;
   store_->matrices_.emplace_back(matrix, store_->parameters_.size() - 1);
   return matrix;
 }

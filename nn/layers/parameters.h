@@ -13,6 +13,7 @@
 
 #include "autograd/var.h"
 #include "core/base/enumerators.h"
+#include "core/kernels/frozen/frozen_matrix.h"
 #include "core/precision.h"
 #include "nn/layers/adapter.h"
 #include "nn/layers/weight_matrix.h"
@@ -90,6 +91,19 @@ struct Parameter {
   /// False: state that forward passes write, like running statistics. It is saved, resumed and
   /// averaged with the others, but has no gradient, so an optimizer does not change it.
   bool trained = true;
+  /// Of a matrix of a FrozenBase: it does not learn, and `var` holds its words.
+  std::optional<FrozenMatrix> frozen = {};
+};
+
+/// How a model with adapters keeps the matrices beside them that do not learn.
+struct FrozenBase {
+  std::optional<WeightFormat> format = {};  ///< none: as all parameters
+  std::vector<std::string> learning = {};   ///< patterns of names that learn all the same
+  bool drawn = true;  ///< false: they begin as zeros, since they will be loaded
+
+  /// The format of a matrix with these Parameter::projections, if it is kept in one. int4 is int8
+  /// for those without, as by ParamStore::pack().
+  std::optional<WeightFormat> format_of(const std::string& name, bool has_projections) const;
 };
 
 class ParamScope;
@@ -101,11 +115,12 @@ class ParamStore {
     kDrawn,  ///< by their Init
     kEmpty,  ///< uninitialised, matrices that can be packed without memory: for load()
   };
-  /// `precision` holds for the model's dense layers, `lora` selects those that have adapters.
-  /// Throws Error(kConfig) when the device does not have the precision.
+  /// `precision` holds for the model's dense layers, `lora` selects those that have adapters, and
+  /// `base` says how the matrices beside these are kept. Throws Error(kConfig) when the device does
+  /// not have the precision, or cannot multiply by a base in a format.
   explicit ParamStore(uint64_t seed = 1, DType dtype = DType::kFloat32, Device device = {},
                       Precision precision = Precision::kFull, const LoraOptions& lora = {},
-                      Start start = Start::kDrawn);
+                      Start start = Start::kDrawn, FrozenBase base = {});
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
 
@@ -149,6 +164,9 @@ class ParamStore {
   void pack(const WeightMatrix& matrix, size_t place, WeightFormat format);
   Parameter& create(const std::string& name, const Shape& shape, const std::vector<InitRows>& init,
                     DType dtype);
+  // Registers a matrix in a format, drawn a few rows at a time.
+  FrozenMatrix create_frozen(const std::string& name, const Shape& shape,
+                             const std::vector<InitRows>& init, WeightFormat format);
   // Checks and registers a parameter like create(), without values.
   Parameter& add(const std::string& name, const Shape& shape, const std::vector<InitRows>& init,
                  DType dtype);
@@ -159,6 +177,7 @@ class ParamStore {
   Precision precision_;
   LoraOptions lora_;
   Start start_;
+  FrozenBase base_;
   std::deque<Parameter> parameters_;
   std::unordered_map<std::string, size_t> index_;
   std::vector<std::pair<WeightMatrix, size_t>> matrices_;  // and their places in parameters_
@@ -188,9 +207,10 @@ class ParamScope {
   Var create(std::string_view name, const Shape& shape, const Init& init) const;
   /// Creates a parameter whose ranges of rows start in different ways.
   Var create(std::string_view name, const Shape& shape, const std::vector<InitRows>& init) const;
-  /// Creates a matrix that only WeightMatrix reads, so that it can be packed.
+  /// Creates a matrix that only WeightMatrix reads, so that it can be packed or frozen.
   WeightMatrix create_matrix(std::string_view name, const Shape& shape,
-                             const std::vector<InitRows>& init) const;
+                             const std::vector<InitRows>& init,
+                             const std::vector<int64_t>& projections = {}) const;
   /// Creates state that is not trained. It is float32 in a bfloat16 model: small steps of a running
   /// average would vanish.
   Tensor create_buffer(std::string_view name, const Shape& shape, const Init& init) const;

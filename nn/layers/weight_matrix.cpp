@@ -1,12 +1,15 @@
 #include "nn/layers/weight_matrix.h"
 
+#include <functional>
 #include <mutex>
 #include <numeric>
 #include <optional>
 
 #include "core/cpu/parallel.h"
+#include "core/dispatch.h"
 #include "core/kernels/packed/packed_tile.h"
 #include "core/kernels/packed/packed_top_logits.h"
+#include "core/shapes_only.h"
 
 namespace tapestry {
 
@@ -30,6 +33,7 @@ struct WeightMatrix::State {
   std::unique_ptr<Packed> packed;
   Device device;
   DType dtype;
+  std::optional<FrozenMatrix> frozen = {};
   bool multiplies = false;
 };
 
@@ -63,6 +67,28 @@ void check_no_gradient(const Var& x, const Var& other) {
         "records.");
 }
 
+// Calls read(id, i) for id i, on all threads.
+void read_rows(const Tensor& ids, int64_t rows,
+               const std::function<void(int64_t id, int64_t i)>& read) {
+  constexpr int64_t kGrain = 16;
+  parallel_ranges(ids.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t id = ids.data<int32_t>()[i];
+      check(id >= 0 && id < rows, "embedding", "ids must be in [0, ", rows, "), got ", id, '.');
+      read(id, i);
+    }
+  });
+}
+
+// The ids 0, 1, ... in the shape of others.
+Tensor places_of(const Tensor& ids) {
+  const Tensor places = Tensor::empty_like(ids);
+  if (ShapesOnly::has_memory(places.bytes())) {
+    std::iota(places.data<int32_t>(), places.data<int32_t>() + places.numel(), 0);
+  }
+  return places;
+}
+
 }  // namespace
 
 WeightMatrix::WeightMatrix(const Var& var)
@@ -71,11 +97,19 @@ WeightMatrix::WeightMatrix(const Var& var)
 WeightMatrix::WeightMatrix(Device device, DType dtype)
     : state_(std::make_shared<State>(Var(), nullptr, device, dtype)) {}
 
+WeightMatrix::WeightMatrix(const FrozenMatrix& frozen, DType dtype)
+    : state_(std::make_shared<State>(Var(), nullptr, Device(), dtype, frozen)) {}
+
+WeightMatrix::operator Weight() const {
+  return state_->frozen ? Weight(*state_->frozen) : Weight(var());
+}
+
 const Var& WeightMatrix::var() const {
   check(defined() && state_->var.defined(), "weights", "expected a matrix with values, got ",
-        !defined() ? "none."
-        : packed() ? "a packed one."
-                   : "one that is not loaded.");
+        !defined()       ? "none."
+        : packed()       ? "a packed one."
+        : state_->frozen ? "a frozen one."
+                         : "one that is not loaded.");
   return state_->var;
 }
 
@@ -90,6 +124,7 @@ bool WeightMatrix::multiplies() const { return state_->multiplies; }
 bool WeightMatrix::packed() const { return defined() && state_->packed != nullptr; }
 
 int64_t WeightMatrix::bytes() const {
+  if (state_->frozen) return state_->frozen->words().bytes();
   return packed() ? state_->packed->matrix.bytes() : state_->var.value().bytes();
 }
 
@@ -111,7 +146,7 @@ void WeightMatrix::pack_values(WeightFormat format) const {
 }
 
 Var WeightMatrix::multiply(const Var& x, const Var& bias, const LinearOptions& options) const {
-  if (!packed()) return linear(x, var(), bias, options);
+  if (!packed()) return linear(x, *this, bias, options);
   const PackedMatrix& w = state_->packed->matrix;
   check_no_gradient(x, bias);
   check(x.shape().rank() >= 1 && x.shape()[-1] == w.cols() &&
@@ -176,21 +211,23 @@ WeightMatrix WeightMatrix::rows(std::span<const int32_t> rows) const {
 Var WeightMatrix::look_up(const Tensor& ids, const Var& positions,
                           const EmbeddingOptions& options) const {
   if (state_->var.defined()) return embedding(ids, var(), positions, options);
+  if (state_->frozen) {
+    const FrozenMatrix& w = *state_->frozen;
+    const Tensor rows = Tensor::empty({ids.numel(), w.cols()}, dtype());
+    dispatch_floating(dtype(), [&](auto type) {
+      using T = decltype(type);
+      read_rows(ids, w.rows(), [&](int64_t id, int64_t i) {
+        w.read({id, id + 1}, {0, w.cols()}, rows.data<T>() + i * w.cols(), w.cols());
+      });
+    });
+    return embedding(places_of(ids), rows, positions, options);
+  }
   const PackedMatrix& w = state_->packed->matrix;
   check_no_gradient(positions, positions);
-  const int64_t count = ids.numel();
-  const Tensor rows = Tensor::empty({count, w.cols()}), places = Tensor::empty_like(ids);
-  std::iota(places.data<int32_t>(), places.data<int32_t>() + count, 0);
-  constexpr int64_t kGrain = 16;
-  parallel_ranges(count, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int32_t id = ids.data<int32_t>()[i];
-      check(id >= 0 && id < w.rows(), "embedding", "ids must be in [0, ", w.rows(), "), got ", id,
-            '.');
-      w.read_row(id, rows.data<float>() + i * w.cols());
-    }
-  });
-  return embedding(places, rows, positions, options);
+  const Tensor rows = Tensor::empty({ids.numel(), w.cols()});
+  read_rows(ids, w.rows(),
+            [&](int64_t id, int64_t i) { w.read_row(id, rows.data<float>() + i * w.cols()); });
+  return embedding(places_of(ids), rows, positions, options);
 }
 
 Tensor token_set(const std::vector<int32_t>& tokens, int64_t vocab) {

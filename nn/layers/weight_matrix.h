@@ -18,11 +18,14 @@ class WeightMatrix {
   WeightMatrix(const Var& var);  // NOLINT: matrices that others hold convert on purpose
   /// Without a parameter until set().
   WeightMatrix(Device device, DType dtype);
+  /// One that does not learn, and is kept in another format; layers compute in `dtype`.
+  WeightMatrix(const FrozenMatrix& frozen, DType dtype);
 
   bool defined() const { return state_ != nullptr; }
-  /// The parameter. Throws Error(kRuntime) after pack(), and before set().
+  /// The parameter. Throws Error(kRuntime) after pack(), before set(), and if it is frozen.
   const Var& var() const;
   operator const Var&() const { return var(); }  // NOLINT: it stands for its parameter
+  operator Weight() const;                       // NOLINT: also where it is frozen
   const Tensor& value() const { return var().value(); }
   Tensor grad() const { return var().grad(); }
   int64_t size() const;  ///< N

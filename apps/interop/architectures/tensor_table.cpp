@@ -285,6 +285,15 @@ std::vector<TensorPair> expand(std::span<const TensorRow> rows, const ModelFacts
   return pairs;
 }
 
+bool keeps_rows(const TensorPair& pair, const Layout& layout) {
+  const bool changes = pair.change == Change::kToHalves || pair.change == Change::kToNeighbours
+                           ? turns_pairs(pair, layout)
+                           : pair.change != Change::kNone;
+  return pair.theirs.size() == 1 && pair.our_shape.rank() == 2 &&
+         pair.their_shapes[0] == pair.our_shape && !changes &&
+         (!layout.halves_of_sinusoids || pair.stream == Stream::kNone);
+}
+
 Tensor to_ours(const TensorPair& pair, const Layout& layout, DType dtype, const ReadTensor& read) {
   const Tensor ours = Tensor::empty(pair.our_shape, dtype);
   for (size_t i = 0; i < pair.theirs.size(); ++i) {

@@ -76,6 +76,8 @@ std::vector<TensorPair> expand(std::span<const TensorRow> rows, const ModelFacts
 /// A tensor of theirs, read into memory of the given shape.
 using ReadTensor = std::function<void(const std::string& name, const Tensor& into)>;
 
+/// True if a row of ours is one of theirs, so that some can be read without the others.
+bool keeps_rows(const TensorPair& pair, const Layout& layout);
 /// Our tensor from theirs.
 Tensor to_ours(const TensorPair& pair, const Layout& layout, DType dtype, const ReadTensor& read);
 /// Theirs from ours, part `index`.

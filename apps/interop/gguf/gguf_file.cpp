@@ -175,21 +175,33 @@ const GgufTensor* GgufFile::find(const std::string& name) const {
 }
 
 Tensor GgufFile::read(const GgufTensor& tensor) const {
-  const GgufType& type = *tensor.type;
   const Tensor values = Tensor::empty(tensor.shape, DType::kFloat32);
+  read_blocks(tensor, 0, values);
+  return values;
+}
+
+Tensor GgufFile::read_rows(const GgufTensor& tensor, int64_t first, int64_t count) const {
+  const Tensor values = Tensor::empty(tensor.shape.with(0, count), DType::kFloat32);
+  read_blocks(tensor, first * tensor.shape[1] / tensor.type->numbers, values);
+  return values;
+}
+
+// Blocks first, first + 1, ..., as many as there are values.
+void GgufFile::read_blocks(const GgufTensor& tensor, int64_t first, const Tensor& values) const {
+  const GgufType& type = *tensor.type;
   auto* to = values.data<float>();
-  const int64_t blocks = tensor.shape.numel() / type.numbers;
+  const int64_t blocks = values.numel() / type.numbers;
   const int64_t step = kPartBytes / static_cast<int64_t>(type.bytes);
   std::vector<unsigned char> part;
   for (int64_t begin = 0; begin < blocks; begin += step) {
     const auto count = static_cast<uint64_t>(std::min(step, blocks - begin));
     part.resize(count * type.bytes);
-    file_.read(tensor.begin + static_cast<uint64_t>(begin) * type.bytes, part.data(), part.size());
+    file_.read(tensor.begin + static_cast<uint64_t>(first + begin) * type.bytes, part.data(),
+               part.size());
     for (uint64_t i = 0; i < count; ++i, to += type.numbers) {
       type.read(part.data() + i * type.bytes, to);
     }
   }
-  return values;
 }
 
 std::optional<std::string> gguf_file_of(const std::string& path) {

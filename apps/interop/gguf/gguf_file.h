@@ -80,6 +80,8 @@ class GgufFile {
   const GgufTensor* find(const std::string& name) const;
   /// The numbers of a tensor, a part at a time.
   Tensor read(const GgufTensor& tensor) const;
+  /// The same of some rows of a matrix, whose rows are whole blocks.
+  Tensor read_rows(const GgufTensor& tensor, int64_t first, int64_t count) const;
 
  private:
   struct Value {
@@ -89,6 +91,7 @@ class GgufFile {
     uint64_t begin = 0;     ///< of the first element, or of the text
   };
 
+  void read_blocks(const GgufTensor& tensor, int64_t first, const Tensor& values) const;
   void read_pairs(GgufCursor& at, uint64_t count);
   void read_tensors(GgufCursor& at, uint64_t count);
   GgufTensor read_tensor(GgufCursor& at) const;

@@ -216,6 +216,10 @@ ImportedModel import_model_of(const GgufFile& file) {
     names.push_back(tensor.name);
     tensors.emplace_back(tensor.name, tensor.shape, DType::kFloat32,
                          [file, tensor] { return file.read(tensor); });
+    if (tensor.shape.rank() != 2 || tensor.shape[1] % tensor.type->numbers != 0) continue;
+    tensors.back().rows = [file, tensor](int64_t first, int64_t count) {
+      return file.read_rows(tensor, first, count);
+    };
   }
   const Folder folder{file.name(), &architecture, std::move(config),
                       TensorReader(safetensors_source(std::move(tensors), file.name())),

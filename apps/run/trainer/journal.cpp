@@ -127,8 +127,13 @@ void Journal::write_incident(const Update& update, const std::string& what) {
   before.best_step = std::min(before.best_step, before.step);
   before.above_guess_in_a_row = std::min(before.above_guess_in_a_row, before.step);
   std::vector<TensorToWrite> weights;
-  for (const auto& [parameter, var] : training_.params)
-    weights.emplace_back(parameter, var.value());
+  for (const Parameter& parameter : training_.task.parameters().parameters()) {
+    if (parameter.frozen) {
+      weights.emplace_back(parameter.name, *parameter.frozen);
+    } else {
+      weights.emplace_back(parameter.name, parameter.var.value());
+    }
+  }
   CheckpointContent content = training_.content_of_task();
   content[kModelFile] = [&](const ByteSink& sink) {
     write_safetensors(weights, {{"format", "tapestry"}}, sink);

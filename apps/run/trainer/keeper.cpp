@@ -78,7 +78,13 @@ void Keeper::load_training_tensors(const Resume& resume) {
   const NamedTensors masters = updater_.whole_masters();
   if (training_.ranks.is_first()) {
     if (resume.has_weights_only()) {  // an incident's need not be finite
-      for (const auto& [name, var] : training_.params) resume.model().read(name, var.value());
+      for (const Parameter& parameter : training_.task.parameters().parameters()) {
+        if (parameter.frozen) {
+          read_parameter(resume.model(), parameter);
+        } else {
+          resume.model().read(parameter.name, parameter.var.value());
+        }
+      }
     } else {
       load_parameters(training_.task.parameters(), resume.model());
     }
@@ -181,6 +187,10 @@ Keeper::Tensors Keeper::tensors_to_write(const NamedTensors& optimizer_state,
   auto& [model, training] = tensors;
   for (const auto& [name, tensor] : optimizer_state) training.emplace_back(name, tensor);
   for (const auto& [name, var] : training_.params) {
+    if (const auto& frozen = training_.task.parameters().at(name).frozen) {
+      model.emplace_back(name, *frozen);
+      continue;
+    }
     const auto master = masters.find(name);
     const Tensor& trained = master == masters.end() ? var.value() : master->second;
     const auto average = averages.find(kAveragePrefix + name);

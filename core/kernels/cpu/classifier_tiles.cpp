@@ -18,11 +18,11 @@ Range tiles_of(Range k) { return {k.begin / kTileDepth, (k.end + kTileDepth - 1)
 }  // namespace
 
 template <class T>
-ClassifierTiles<T>::ClassifierTiles(int64_t classes, int64_t in, bool gradients)
-    : classes_(classes),
-      in_(in),
-      gradients_(gradients),
-      weight_for_logits_(Side::kRight, classes, in, kTileForm<T>) {
+ClassifierTiles<T>::ClassifierTiles(int64_t classes, int64_t in, bool gradients,
+                                    const FrozenMatrix* frozen)
+    : classes_(classes), in_(in), gradients_(gradients), frozen_(frozen) {
+  if (frozen != nullptr) return;
+  weight_for_logits_.emplace(Side::kRight, classes, in, kTileForm<T>);
   if (gradients) weight_for_dx_.emplace(Side::kRight, in, classes, kTileForm<T>);
 }
 
@@ -33,8 +33,8 @@ void ClassifierTiles<T>::pack_weight(const T* weight) {
   parallel_for(classes.count(), [&](int64_t task) {
     const Range range = classes[task];
     const T* const rows = weight + range.begin * in_;
-    pack_tiles({rows, in_, true}, strips_of(range, weight_for_logits_),
-               {0, weight_for_logits_.tiles()}, weight_for_logits_);
+    pack_tiles({rows, in_, true}, strips_of(range, *weight_for_logits_),
+               {0, weight_for_logits_->tiles()}, *weight_for_logits_);
     if (!gradients_) return;
     pack_tiles({rows, in_, false}, {0, weight_for_dx_->strips()}, tiles_of(range), *weight_for_dx_);
   });
@@ -58,8 +58,13 @@ void ClassifierTiles<T>::pack_rows(const T* x, int64_t rows) {
 
 template <class T>
 void ClassifierTiles<T>::logits(Range rows, Range classes, float* z) const {
+  std::optional<TileOperand> piece;
+  if (frozen_ != nullptr) {
+    piece.emplace(Side::kRight, classes.size(), in_, kTileForm<T>);
+    pack_frozen(*frozen_, classes, {0, in_}, FrozenSide::kTransposed, *piece);
+  }
   TileSession().multiply({.a = x_for_logits_->view(rows, {0, in_}),
-                          .b = weight_for_logits_.view(classes, {0, in_}),
+                          .b = piece ? piece->view() : weight_for_logits_->view(classes, {0, in_}),
                           .c = z,
                           .ldc = classes.size()});
 }
@@ -68,9 +73,14 @@ template <class T>
 void ClassifierTiles<T>::gradients(Range rows, Range classes, const Gradients& args) const {
   TileOperand dz(Side::kLeft, rows.size(), classes.size(), kTileForm<T>);
   dz.pack({args.dz, classes.size(), true});
+  std::optional<TileOperand> piece;
+  if (frozen_ != nullptr) {
+    piece.emplace(Side::kRight, in_, classes.size(), kTileForm<T>);
+    pack_frozen(*frozen_, classes, {0, in_}, FrozenSide::kStraight, *piece);
+  }
   const TileSession session;
   session.multiply({.a = dz.view(),
-                    .b = weight_for_dx_->view({0, in_}, classes),
+                    .b = piece ? piece->view() : weight_for_dx_->view({0, in_}, classes),
                     .c = args.dx,
                     .ldc = in_,
                     .add = args.add_dx});

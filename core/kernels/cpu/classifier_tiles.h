@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "core/kernels/cpu/frozen_tiles.h"
 #include "core/kernels/cpu/tile_operand.h"
 
 namespace tapestry::kernels {
@@ -13,8 +14,9 @@ namespace tapestry::kernels {
 template <class T>
 class ClassifierTiles {
  public:
-  /// `gradients`: gradients() will be called.
-  ClassifierTiles(int64_t classes, int64_t in, bool gradients);
+  /// `gradients`: gradients() will be called. A frozen weight is packed piece by piece, whenever it
+  /// is needed; any other by pack_weight().
+  ClassifierTiles(int64_t classes, int64_t in, bool gradients, const FrozenMatrix* frozen);
 
   /// weight (classes, in), and x (rows, in) until the next call. Both run on all threads.
   void pack_weight(const T* weight);
@@ -36,8 +38,8 @@ class ClassifierTiles {
  private:
   int64_t classes_, in_;
   bool gradients_;
-  TileOperand weight_for_logits_;
-  std::optional<TileOperand> weight_for_dx_;
+  const FrozenMatrix* frozen_;
+  std::optional<TileOperand> weight_for_logits_, weight_for_dx_;
   std::optional<TileOperand> x_for_logits_, x_for_d_weight_;
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/cpu/parallel.h"
+#include "core/kernels/cpu/frozen_tiles.h"
 #include "core/kernels/cpu/linear_rows.h"
 #include "core/kernels/cpu/tile_product.h"
 #include "core/scratch.h"
@@ -86,12 +87,13 @@ class PackedGradient {
   std::optional<TileOperand> for_dx_, for_d_weight_;
 };
 
-// Has the product write to c (rows of `cols` elements), or add to it.
+// Writes sums to c (rows of `cols` elements), or adds them to it.
 template <class T>
-void write_to(T* c, int64_t cols, Write write, TileProduct& product) {
+std::function<void(Range rows, Range columns, const float* sums, int64_t stride)> written_to(
+    T* c, int64_t cols, Write write) {
   const LinearRows<T>& functions = linear_rows_functions<T>();
   const float beta = write == Write::kAdd ? 1 : 0;
-  product.take = [=, &functions](Range rows, Range columns, const float* sums, int64_t stride) {
+  return [=, &functions](Range rows, Range columns, const float* sums, int64_t stride) {
     for (int64_t r = 0; r < rows.size(); ++r) {
       functions.deliver(sums + r * stride, 1, beta, c + (rows.begin + r) * cols + columns.begin,
                         columns.size());
@@ -105,8 +107,6 @@ template <class T>
 void linear_on_tiles(const LinearShape& shape, const LinearForward<T>& args) {
   const LinearRows<T>& functions = linear_rows_functions<T>();
   TileOperand x(Side::kLeft, shape.rows, shape.in, kTileForm<T>);
-  TileOperand weight(Side::kRight, shape.out, shape.in, kTileForm<T>);
-  pack_operands({{x, {args.x, shape.in, true}}, {weight, {args.weight, shape.in, true}}});
   const auto finish = [&](Range rows, Range cols, const float* sums, int64_t stride) {
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       const int64_t i = r * shape.out + cols.begin;
@@ -115,6 +115,12 @@ void linear_on_tiles(const LinearShape& shape, const LinearForward<T>& args) {
                        args.y + i, cols.size());
     }
   };
+  if (args.frozen != nullptr) {
+    pack_operands({{x, {args.x, shape.in, true}}});
+    return multiply_frozen(x, *args.frozen, FrozenSide::kTransposed, finish);
+  }
+  TileOperand weight(Side::kRight, shape.out, shape.in, kTileForm<T>);
+  pack_operands({{x, {args.x, shape.in, true}}, {weight, {args.weight, shape.in, true}}});
   multiply_tiles({{.a = x.view(), .b = weight.view(), .take = finish}});
 }
 
@@ -123,7 +129,7 @@ void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<T>&
   PackedGradient<T> dz(shape, args);
   std::optional<TileOperand> weight, x;
   std::optional<TilePacking> weight_packing, x_packing;
-  if (args.dx != nullptr) {
+  if (args.dx != nullptr && args.frozen == nullptr) {
     weight.emplace(Side::kRight, shape.in, shape.out, kTileForm<T>);
     weight_packing.emplace(*weight, Factor{args.weight, shape.in, false});
   }
@@ -140,14 +146,20 @@ void linear_backward_on_tiles(const LinearShape& shape, const LinearBackward<T>&
     x_packing->run(task - weight_tasks);
   });
   dz.deliver_bias();
+  if (args.dx != nullptr && args.frozen != nullptr) {
+    multiply_frozen(dz.for_dx(), *args.frozen, FrozenSide::kStraight,
+                    written_to(args.dx, shape.in, args.dx_write));
+  }
   std::vector<TileProduct> products;
   if (weight) {
-    products.push_back({.a = dz.for_dx().view(), .b = weight->view()});
-    write_to(args.dx, shape.in, args.dx_write, products.back());
+    products.push_back({.a = dz.for_dx().view(),
+                        .b = weight->view(),
+                        .take = written_to(args.dx, shape.in, args.dx_write)});
   }
   if (x) {
-    products.push_back({.a = dz.for_d_weight().view(), .b = x->view()});
-    write_to(args.d_weight, shape.in, args.d_weight_write, products.back());
+    products.push_back({.a = dz.for_d_weight().view(),
+                        .b = x->view(),
+                        .take = written_to(args.d_weight, shape.in, args.d_weight_write)});
   }
   multiply_tiles(products);
 }

@@ -234,5 +234,6 @@ template void gemm(Cpu, const Gemm<double>&);
 template void gemm(Cpu, const Gemm<BFloat16>&);
 template void gemm_tile(Cpu, const Gemm<float>&);
 template void gemm_tile(Cpu, const Gemm<double>&);
+template void gemm_tile(Cpu, const Gemm<BFloat16>&);
 
 }  // namespace tapestry::kernels

@@ -7,6 +7,8 @@
 
 namespace tapestry {
 
+class FrozenMatrix;
+
 /// x (rows, in), W (out, in) as PyTorch stores it, b (out), y (rows, out). `precision` is that of
 /// all three products of float32.
 struct LinearShape {
@@ -18,7 +20,8 @@ struct LinearShape {
 };
 
 /// `bias` may be null. `z` receives the pre-activation x W^T + b when not null: backward
-/// needs it or y, as derivative_needs(activation) says (unary_functors.h).
+/// needs it or y, as derivative_needs(activation) says (unary_functors.h). Where `frozen` is not
+/// null it is W in place of `weight`, on a CPU only: its numbers are rounded to T.
 template <class T>
 struct LinearForward {
   const T* x;
@@ -26,11 +29,12 @@ struct LinearForward {
   const T* bias;
   T* z;
   T* y;
+  const FrozenMatrix* frozen = nullptr;
 };
 
 /// dz = dy * act'(z); dx (=|+=) dz W; dW (=|+=) dz^T x; db (=|+=) column sums of dz. Outputs that
 /// are null are not computed. Of z and y only what the activation's derivative needs is read, and
-/// the other may be null.
+/// the other may be null. `frozen` as above; it has no dW.
 template <class T>
 struct LinearBackward {
   const T* x;
@@ -44,6 +48,7 @@ struct LinearBackward {
   Write d_weight_write;
   T* d_bias;
   Write d_bias_write;
+  const FrozenMatrix* frozen = nullptr;
 };
 
 namespace kernels {

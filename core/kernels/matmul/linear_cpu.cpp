@@ -7,6 +7,7 @@
 #include "core/kernels/cpu/linear_tiles.h"
 #include "core/kernels/cpu/rounded_product.h"
 #include "core/kernels/cpu/tile_grid.h"
+#include "core/kernels/frozen/frozen_matrix.h"
 #include "core/kernels/matmul/gemm.h"
 #include "core/profile.h"
 #include "core/scratch.h"
@@ -155,12 +156,26 @@ void activation_backward(const LinearShape& shape, const LinearBackward<T>& args
 
 double beta_of(Write write) { return write == Write::kAdd ? 1 : 0; }
 
+// Numbers of a frozen matrix that a task widens for itself.
+constexpr int64_t kWidenedBytes = int64_t{8} << 20;
+
+// Columns of a product that a task may have, `depth` deep.
+template <class T>
+int64_t widened_columns(int64_t depth) {
+  constexpr int64_t kStep = 2 * FrozenMatrix::kGroup;
+  const int64_t fitting = kWidenedBytes / (std::max<int64_t>(1, depth) * int64_t{sizeof(T)});
+  return std::max<int64_t>(1, fitting / kStep) * kStep;
+}
+
 // A tile of x W^T, `stride` between its rows.
 template <class T>
 void multiply_tile(const LinearShape& shape, const LinearForward<T>& args, kernels::Range rows,
                    kernels::Range cols, Wider<T>* sums, int64_t stride) {
   const T* const x = args.x + rows.begin * shape.in;
-  const T* const weight = args.weight + cols.begin * shape.in;
+  Scratch<T> widened(args.frozen != nullptr ? cols.size() * shape.in : 0);
+  if (args.frozen != nullptr) args.frozen->read(cols, {0, shape.in}, widened.data(), shape.in);
+  const T* const weight =
+      args.frozen != nullptr ? widened.data() : args.weight + cols.begin * shape.in;
   if constexpr (std::is_same_v<T, BFloat16>) {
     kernels::rounded_product({.m = rows.size(),
                               .n = cols.size(),
@@ -179,6 +194,23 @@ void multiply_tile(const LinearShape& shape, const LinearForward<T>& args, kerne
   }
 }
 
+// dx (=|+=) dz W, of which a task widens some columns.
+template <class T>
+void frozen_dx(const LinearShape& shape, const LinearBackward<T>& args, const T* dz) {
+  const kernels::Cut pieces{shape.in, widened_columns<T>(shape.out)};
+  parallel_for(pieces.count(), [&](int64_t task) {
+    const kernels::Range cols = pieces[task];
+    Scratch<T> weight(shape.out * cols.size());
+    args.frozen->read({0, shape.out}, cols, weight.data(), cols.size());
+    Gemm<T> g;
+    g.m = shape.rows, g.n = cols.size(), g.k = shape.out;
+    g.a = dz, g.lda = shape.out;
+    g.b = weight.data(), g.ldb = cols.size();
+    g.c = args.dx + cols.begin, g.ldc = shape.in, g.beta = beta_of(args.dx_write);
+    kernels::gemm_tile(Cpu{}, g);
+  });
+}
+
 }  // namespace
 
 namespace kernels {
@@ -191,7 +223,10 @@ void linear(Cpu, const LinearShape& shape, const LinearForward<T>& args) {
   }
   constexpr bool kRounds = !std::is_same_v<T, Wider<T>>;
   const LinearRows<T>& functions = linear_rows_functions<T>();
-  const TileGrid grid = tile_grid(shape.rows, shape.out, shape.in, 1, /*may_cut_k=*/false);
+  TileGrid grid = tile_grid(shape.rows, shape.out, shape.in, 1, /*may_cut_k=*/false);
+  if (args.frozen != nullptr) {
+    grid.n.length = std::min(grid.n.length, widened_columns<T>(shape.in));
+  }
   T* const z = args.z != nullptr ? args.z : args.y;
   const bool epilogue =
       kRounds || args.bias != nullptr || shape.activation != Activation::kNone || z != args.y;
@@ -225,7 +260,9 @@ void linear_backward(Cpu, const LinearShape& shape, const LinearBackward<T>& arg
   if (activated || args.d_bias != nullptr) {
     activation_backward(shape, args, activated ? scratch.data() : nullptr);
   }
-  if (args.dx != nullptr) {
+  if (args.dx != nullptr && args.frozen != nullptr) {
+    frozen_dx(shape, args, dz);
+  } else if (args.dx != nullptr) {
     Gemm<T> g;
     g.m = shape.rows, g.n = shape.in, g.k = shape.out;
     g.a = dz, g.lda = shape.out;

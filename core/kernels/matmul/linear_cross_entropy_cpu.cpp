@@ -15,6 +15,7 @@
 #include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/cross_entropy_rows.h"
+#include "core/kernels/frozen/frozen_matrix.h"
 #include "core/kernels/matmul/gemm.h"
 #include "core/profile.h"
 #include "core/scratch.h"
@@ -26,7 +27,8 @@ namespace {
 constexpr int64_t kTileClasses = 256;
 constexpr int64_t kBlockRows = 512;
 constexpr int64_t kTasks = 8;  // at least, if the shape allows it
-constexpr int64_t kLogitBytes = int64_t{64} << 20;
+// A frozen weight is widened again for each chunk, so that those are larger.
+constexpr int64_t kLogitBytes = int64_t{64} << 20, kFrozenLogitBytes = int64_t{128} << 20;
 
 using kernels::Cut;
 using kernels::Range;
@@ -41,11 +43,11 @@ Cut even_cut(int64_t size, int64_t longest, int64_t step) {
 // How the work is cut: classes into tiles, tiles into groups, rows into chunks, chunks into blocks.
 // A task computes the gradients of one block and one group.
 struct Plan {
-  Plan(int64_t rows, int64_t classes, int64_t element_bytes, int64_t step)
+  Plan(int64_t rows, int64_t classes, int64_t element_bytes, int64_t step, int64_t logit_bytes)
       : tiles(even_cut(classes, kTileClasses, step)), groups(tiles.count(), kTasks) {
     const int64_t blocks = (kTasks + groups.count() - 1) / groups.count();
     const int64_t affordable =
-        std::max<int64_t>(kBlockRows / 4, kLogitBytes / (classes * element_bytes));
+        std::max<int64_t>(kBlockRows / 4, logit_bytes / (classes * element_bytes));
     chunks = even_cut(rows, std::min(blocks * kBlockRows, affordable), step);
     block_rows = even_cut(chunks.length, (chunks.length + blocks - 1) / blocks, step).length;
   }
@@ -113,7 +115,8 @@ class FusedCrossEntropy {
         rows_(rows),
         plan_(static_cast<int64_t>(rows.size()), shape.classes,
               (shape.softcap > 0 && args.dx != nullptr ? 2 : 1) * sizeof(W),
-              kernels::runs_on_tiles<T>(shape.precision) ? kernels::kTileDepth : 16),
+              kernels::runs_on_tiles<T>(shape.precision) ? kernels::kTileDepth : 16,
+              args.frozen != nullptr ? kFrozenLogitBytes : kLogitBytes),
         gradients_(args.dx != nullptr),
         logits_(plan_.tiles.count() * plan_.tiles.length * plan_.chunks.length),
         slopes_(shape.softcap > 0 && gradients_
@@ -139,8 +142,8 @@ class FusedCrossEntropy {
     }
     if constexpr (kMayUseTiles) {
       if (!kernels::runs_on_tiles<T>(shape.precision)) return;
-      on_tiles_.emplace(shape.classes, args.in, gradients_);
-      on_tiles_->pack_weight(args.weight);
+      on_tiles_.emplace(shape.classes, args.in, gradients_, args.frozen);
+      if (args.frozen == nullptr) on_tiles_->pack_weight(args.weight);
     }
   }
 
@@ -244,8 +247,9 @@ class FusedCrossEntropy {
     if constexpr (kMayUseTiles) {
       if (on_tiles_) return on_tiles_->logits(rows, classes, z);
     }
+    Scratch<T> widened(args_.frozen != nullptr ? classes.size() * args_.in : 0);
     multiply({.m = rows.size(), .n = classes.size(), .k = args_.in, .trans_b = true},
-             x_ + rows.begin * args_.in, args_.weight + classes.begin * args_.in, z);
+             x_ + rows.begin * args_.in, weight_of(classes, widened), z);
   }
 
   void take_exponentials(int64_t i, int64_t tile, Range classes, W* z) {
@@ -350,8 +354,16 @@ class FusedCrossEntropy {
                 .add = !first_chunk_},
                dz, x_ + rows.begin * args_.in, d_weight);
     }
+    Scratch<T> widened(args_.frozen != nullptr ? classes.size() * args_.in : 0);
     multiply({.m = rows.size(), .n = args_.in, .k = classes.size(), .add = !first_of_group}, dz,
-             args_.weight + classes.begin * args_.in, dx);
+             weight_of(classes, widened), dx);
+  }
+
+  // Rows of W; those of a frozen one in `room`.
+  const T* weight_of(Range classes, Scratch<T>& room) {
+    if (args_.frozen == nullptr) return args_.weight + classes.begin * args_.in;
+    args_.frozen->read(classes, {0, args_.in}, room.data(), args_.in);
+    return room.data();
   }
 
   void logit_gradient(int64_t i, int64_t tile, Range classes, W* dz) {

@@ -1,7 +1,6 @@
 #include "core/kernels/packed/packed_matrix.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -44,24 +43,6 @@ int64_t int4_byte(int64_t r, int64_t k) {
   return PackedMatrix::kInt4Scales + (k / 8 * kPanel + r) * 4 + k % 4;
 }
 int int4_shift(int64_t k) { return k % 8 < 4 ? 0 : 4; }
-
-// Rounds n numbers, at most a group, to q - 8 times the scale, which is returned. The number that
-// is largest in size becomes -8; then the scale is the one of least squares.
-float round_to_int4(const float* w, int64_t n, uint8_t* q) {
-  float peak = 0;
-  for (int64_t k = 0; k < n; ++k) {
-    if (!(std::abs(w[k]) <= std::abs(peak))) peak = w[k];
-  }
-  const float factor = peak != 0 ? -8 / peak : 0;
-  constexpr float kToInteger = 0x1.8p23F;  // adding it rounds numbers below 2^22
-  float products = 0, squares = 0;
-  for (int64_t k = 0; k < n; ++k) {
-    const float rounded = std::clamp(w[k] * factor + kToInteger - kToInteger, -8.0F, 7.0F);
-    q[k] = static_cast<uint8_t>(std::isfinite(rounded) ? rounded + 8 : 8);
-    products += rounded * w[k], squares += rounded * rounded;
-  }
-  return peak == 0 ? 0 : products / squares;
-}
 
 }  // namespace
 
@@ -176,7 +157,7 @@ void PackedMatrix::pack_int4(const float* w, int64_t panel) {
     const int64_t count = std::min(kInt4Columns, cols_ - begin);
     for (int64_t r = 0; r < rows; ++r) {
       uint8_t q[kInt4Columns];
-      const BFloat16 scale(round_to_int4(w + r * cols_ + begin, count, q));
+      const BFloat16 scale(kernels::round_to_int4(w + r * cols_ + begin, count, q));
       reinterpret_cast<BFloat16*>(group)[line_place(r)] = scale;
       for (int64_t k = 0; k < count; ++k) {
         const int shift = int4_shift(k);

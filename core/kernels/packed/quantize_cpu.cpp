@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE
@@ -91,6 +92,22 @@ float kernels::quantize_row(const float* x, int64_t n, uint8_t flip, uint8_t* q)
   passes.round(x, n, 127 / max, flip, q);
   return max <= std::numeric_limits<float>::max() ? max / 127
                                                   : std::numeric_limits<float>::quiet_NaN();
+}
+
+float kernels::round_to_int4(const float* w, int64_t n, uint8_t* q) {
+  float peak = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    if (!(std::abs(w[k]) <= std::abs(peak))) peak = w[k];
+  }
+  const float factor = peak != 0 ? -8 / peak : 0;
+  constexpr float kToInteger = 0x1.8p23F;  // adding it rounds numbers below 2^22
+  float products = 0, squares = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    const float rounded = std::clamp(w[k] * factor + kToInteger - kToInteger, -8.0F, 7.0F);
+    q[k] = static_cast<uint8_t>(std::isfinite(rounded) ? rounded + 8 : 8);
+    products += rounded * w[k], squares += rounded * rounded;
+  }
+  return peak == 0 ? 0 : products / squares;
 }
 
 }  // namespace tapestry
