@@ -15,13 +15,13 @@ using namespace test;  // NOLINT: the small models
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kBFloat16, WeightFormat::kInt8,
                                      WeightFormat::kInt4};
-const LoraOptions kLora{.rank = 2, .alpha = 3, .dropout = 0, .target = {"*"}};
+const LoraOptions kBaseLora{.rank = 2, .alpha = 3, .dropout = 0, .target = {"*"}};
 
 // The same parameters, with the matrices of the base in a format, or with their numbers.
 struct Adapted {
   Adapted(const ModelOptions& options, std::optional<WeightFormat> format,
           DType dtype = DType::kFloat64, std::vector<std::string> learning = {})
-      : store(5, dtype, Device{}, Precision::kFull, kLora, ParamStore::Start::kDrawn,
+      : store(5, dtype, Device{}, Precision::kFull, kBaseLora, ParamStore::Start::kDrawn,
               {.format = format, .learning = std::move(learning)}),
         model(options, {.size = kVocabulary, .no_target = 0}, true, store.root()) {
     uint32_t stream = 100;

@@ -1,13 +1,11 @@
 #include "core/kernels/frozen/frozen_matrix.h"
 
 #include "core/base/error.h"
+#include "tests/core/kernels/frozen/frozen_formats.h"
 #include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry {
 namespace {
-
-constexpr WeightFormat kFormats[] = {WeightFormat::kBFloat16, WeightFormat::kInt8,
-                                     WeightFormat::kInt4};
 
 FrozenMatrix frozen(WeightFormat format, const Values<float>& w, int64_t rows, int64_t cols) {
   const FrozenMatrix matrix(format, rows, cols);
@@ -22,7 +20,7 @@ TEST(FrozenMatrix, HasTheNumbersOfAPackedMatrix) {
   for (const int64_t cols : {1, 4, 31, 33, 64, 257}) {
     const int64_t rows = 5;
     const Values<float> w = random_values<float>(rows * cols, 2);
-    for (const WeightFormat format : kFormats) {
+    for (const WeightFormat format : kFrozenFormats) {
       SCOPED_TRACE(concat(name_of(format), ", ", cols, " columns"));
       const PackedMatrix packed(format, w.data(), rows, cols);
       on_every_target([&] {
@@ -42,7 +40,7 @@ TEST(FrozenMatrix, HasTheNumbersOfAPackedMatrix) {
 TEST(FrozenMatrix, ReadsSomeRowsAndColumnsInEachType) {
   const int64_t rows = 7, cols = 101, stride = 80;
   const Values<float> w = random_values<float>(rows * cols, 3);
-  for (const WeightFormat format : kFormats) {
+  for (const WeightFormat format : kFrozenFormats) {
     SCOPED_TRACE(name_of(format));
     const FrozenMatrix matrix = frozen(format, w, rows, cols);
     std::vector<float> all(rows * cols);
@@ -78,7 +76,7 @@ TEST(FrozenMatrix, TakesTheMemoryThatItsFormatSays) {
 // Bytes of a file: the same from run to run, whatever the memory held before.
 TEST(FrozenMatrix, HasNoUninitialisedBytes) {
   const Values<float> w = random_values<float>(3 * 33, 4);
-  for (const WeightFormat format : kFormats) {
+  for (const WeightFormat format : kFrozenFormats) {
     const FrozenMatrix matrix = frozen(format, w, 3, 33);
     const std::vector<int32_t> words = matrix.words().to_vector<int32_t>();
     for (int i = 0; i < 3; ++i) {

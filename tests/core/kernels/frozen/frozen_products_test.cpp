@@ -2,13 +2,11 @@
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/frozen/frozen_matrix.h"
 #include "core/kernels/matmul/linear.h"
+#include "tests/core/kernels/frozen/frozen_formats.h"
 #include "tests/core/kernels/kernel_testing.h"
 
 namespace tapestry {
 namespace {
-
-constexpr WeightFormat kFormats[] = {WeightFormat::kBFloat16, WeightFormat::kInt8,
-                                     WeightFormat::kInt4};
 
 template <class T>
 struct Weights {
@@ -71,7 +69,7 @@ TYPED_TEST(FrozenProducts, OfADenseLayer) {
         LinearShape{1030, 40, 50},
         // Deeper than a piece that is widened or packed at a time.
         LinearShape{9, 4200, 700}, LinearShape{9, 700, 4200}}) {
-    for (const WeightFormat format : kFormats) {
+    for (const WeightFormat format : kFrozenFormats) {
       for (const Write write : {Write::kSet, Write::kAdd}) {
         SCOPED_TRACE(concat(shape.rows, 'x', shape.in, " -> ", shape.out, ' ', name_of(format)));
         const Weights<T> w(format, shape.out, shape.in);
@@ -89,7 +87,7 @@ TYPED_TEST(FrozenProducts, OfADenseLayer) {
 
 TYPED_TEST(FrozenProducts, AreTheSameForAnyThreads) {
   const LinearShape shape{70, 160, 290};
-  for (const WeightFormat format : kFormats) {
+  for (const WeightFormat format : kFrozenFormats) {
     const Weights<TypeParam> w(format, shape.out, shape.in);
     expect_same_for_any_threads([&] {
       Layer<TypeParam> layer(shape);
@@ -105,7 +103,7 @@ TYPED_TEST(FrozenProducts, OfAClassifierWithItsLoss) {
   using T = TypeParam;
   for (const int64_t rows : {3, 150}) {
     const int64_t in = 72, classes = 700;
-    for (const WeightFormat format : kFormats) {
+    for (const WeightFormat format : kFrozenFormats) {
       SCOPED_TRACE(concat(rows, " rows, ", name_of(format)));
       const Weights<T> w(format, classes, in);
       const Values<T> x = random_values<T>(rows * in, 1), bias = random_values<T>(classes, 3);
@@ -140,7 +138,7 @@ TEST(FrozenProducts, InThreeProducts) {
   if (!why_no_bf16x3(bfloat16_kernel()).empty()) GTEST_SKIP() << why_no_bf16x3(bfloat16_kernel());
   LinearShape shape{100, 300, 130};
   shape.precision = Precision::kBf16x3;
-  for (const WeightFormat format : kFormats) {
+  for (const WeightFormat format : kFrozenFormats) {
     const Weights<float> w(format, shape.out, shape.in);
     Layer<float> plain(shape), layer(shape);
     plain.run(w.dense.data(), nullptr, Write::kSet);
