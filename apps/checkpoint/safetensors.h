@@ -33,14 +33,20 @@ struct TensorToWrite {
     frozen = concat(name_of(matrix.format()), ' ', matrix.cols());
   }
 
+  /// Other values of this shape and type, for all readers.
+  void replace(std::function<Tensor()> values) {
+    content = std::move(values);
+    rows = {};
+  }
   /// Bytes in the file.
   uint64_t bytes() const { return static_cast<uint64_t>(shape.numel()) * bytes_of(stored); }
 
   std::string name;
   Shape shape;
-  DType dtype;                      ///< of the content
-  StoredType stored;                ///< in the file
-  std::function<Tensor()> content;  ///< asked for when its turn comes, and let go after it
+  DType dtype;        ///< of the content
+  StoredType stored;  ///< in the file
+  /// Asked for when its turn comes, and let go after it; changed by replace().
+  std::function<Tensor()> content;
   /// Rows [first, first + count) by themselves, where that takes less memory than all; else empty.
   std::function<Tensor(int64_t first, int64_t count)> rows = {};
   std::string frozen = {};  ///< "int4 2048": it holds the words of such a FrozenMatrix

@@ -211,17 +211,17 @@ void add_unread_rows(const Architecture& architecture, const ModelFiles& model,
     std::vector<double> values;
     for (const Json& value : *rows) values.push_back(value.is_number() ? value.get<double>() : 0);
     if (tensor.shape == Shape{std::ssize(values)}) {  // a bias of spans
-      tensor.content = [values, dtype = tensor.dtype, shape = tensor.shape] {
+      tensor.replace([values, dtype = tensor.dtype, shape = tensor.shape] {
         return Tensor::from(values, shape).to(dtype);
-      };
+      });
     }
     if (tensor.shape.rank() != 2 || std::ssize(values) != 2 * tensor.shape[1]) continue;
-    tensor.content = [content = tensor.content, values, dtype = tensor.dtype,
-                      columns = tensor.shape[1]] {
-      const Tensor table = content();
-      table.slice(0, 2).copy_from(Tensor::from(values, {2, columns}).to(dtype));
-      return table;
-    };
+    tensor.replace(
+        [content = tensor.content, values, dtype = tensor.dtype, columns = tensor.shape[1]] {
+          const Tensor table = content();
+          table.slice(0, 2).copy_from(Tensor::from(values, {2, columns}).to(dtype));
+          return table;
+        });
   }
 }
 

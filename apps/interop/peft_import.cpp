@@ -144,11 +144,11 @@ void take_modules(const AdapterFolder& folder, const std::vector<TensorPair>& ta
                                     [&](const auto& tensor) { return tensor.name == pair.ours; });
     if (!whole || place == model.tensors.end()) continue;
     const DType dtype = model.config.dtype;
-    place->content = [folder, pair, layout, dtype] {
+    place->replace([folder, pair, layout, dtype] {
       return to_ours(pair, layout, dtype, [&](const std::string& name, const Tensor& into) {
         folder.reader.read(folder.names.stored(name), into);
       });
-    };
+    });
     model.config.training.modules_to_save.push_back(pair.ours);
   }
 }

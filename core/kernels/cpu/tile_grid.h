@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace tapestry::kernels {
+#include "core/kernels/range.h"
 
-struct Range {
-  int64_t begin, end;
-  int64_t size() const { return end - begin; }
-};
+namespace tapestry::kernels {
 
 /// [0, size) in pieces of `length`, the last of which may be shorter.
 struct Cut {

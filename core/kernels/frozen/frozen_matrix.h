@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/packed/packed_matrix.h"
+#include "core/kernels/range.h"
 #include "core/tensor.h"
 
 namespace tapestry {

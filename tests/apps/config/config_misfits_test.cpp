@@ -189,16 +189,17 @@ const Misfit kMisfits[] = {
      "'generation.num_beams' must be 1 with do_sample, got 5."},
     {"MinimumAboveTheMaximum", "clm", "generation={min_new_tokens: 5, max_new_tokens: 4}",
      "'generation.min_new_tokens' must be at most max_new_tokens, got 5 and 4."},
-    {"BestFitWithAStride", "clm", "data={packing: best_fit, eval_stride: 64}",
+    {"BestFitWithAStride", "clm",
+     "data={train: {text: /dev/null}, packing: best_fit, eval_stride: 64}",
      "'data.packing' of best_fit does not go with data.eval_stride, got 64."},
-    {"BestFitWithShares", "mlm", "data={packing: best_fit, sampling_temperature: 2}",
+    {"BestFitWithShares", "mlm",
+     "data={train: {text: /dev/null}, packing: best_fit, sampling_temperature: 2}",
      "'data.packing' of best_fit does not go with shares of corpora (weight, "
      "sampling_temperature)."},
-    {"DocumentMaskInGraphs", "clm", "{cuda_graphs: true, data.document_mask: true}",
-     "'data.document_mask' does not go with cuda_graphs: each batch has other documents."},
     {"PackingOfSentences", "denoising", "data.packing=best_fit",
      "'data.packing' has no effect with task: denoising; see max_length."},
-    {"MaskOfDocumentRows", "clm", "data={rows: documents, document_mask: true}",
+    {"MaskOfDocumentRows", "clm",
+     "data={train: {text: /dev/null}, rows: documents, document_mask: true}",
      "'data.document_mask' has no effect with rows: documents; see max_length."},
     {"BlockOfOne", "clm", "data.block_size=1",
      "'data.block_size' must be in [2, 16777216], got 1."},
@@ -263,6 +264,13 @@ const Misfit kMisfits[] = {
     {"InitFromIsAPath", "clm", "init_from=[a]",
      "'init_from' must be the path of a folder, got a list."},
 };
+
+TEST_F(TaskConfigTest, DocumentMaskDoesNotGoWithGraphs) {
+  EXPECT_THAT(
+      error_of(text_of("clm"), {"cuda_graphs=true", "data.document_mask=true"}),
+      testing::HasSubstr("'data.document_mask' does not go with cuda_graphs: each batch has other "
+                         "documents."));
+}
 
 INSTANTIATE_TEST_SUITE_P(All, TaskMisfitTest, testing::ValuesIn(kMisfits),
                          [](const auto& info) { return info.param.name; });
