@@ -36,14 +36,14 @@ struct DataOptions {
   std::vector<CorpusSpec> valid;  ///< empty: no validation
   std::vector<CorpusSpec> test;   ///< scored once, at the end
   CorpusOptions corpus;
-  int64_t doc_stride = 64;                     ///< question_answering: tokens from window to window
-  TextRows rows = TextRows::kBlocks;           ///< clm, mlm
-  int64_t block_size = 256;                    ///< tokens of a block
-  int64_t eval_stride = 0;                     ///< of blocks in a validation (BlockOptions::stride)
-  TextPacking packing = TextPacking::kStream;  ///< of blocks
-  bool document_mask = false;                  ///< of blocks (BlockOptions::document_mask)
-  bool cache = true;                           ///< token ids are kept ...
-  std::string cache_dir;  ///< ... in this folder, absolute; empty: in output_dir
+  int64_t doc_stride = 64;            ///< question_answering: tokens from window to window
+  TextRows rows = TextRows::kBlocks;  ///< clm, mlm
+  int64_t block_size = 256;           ///< tokens of a block
+  int64_t eval_stride = 0;            ///< of blocks in a validation (BlockOptions::stride)
+  bool best_fit = false;              ///< of blocks, data.packing (BlockOptions::best_fit)
+  bool document_mask = false;         ///< of blocks (BlockOptions::document_mask)
+  bool cache = true;                  ///< token ids are kept ...
+  std::string cache_dir;              ///< ... in this folder, absolute; empty: in output_dir
   static constexpr const char* kOwnTemplate = "auto";
   std::string chat_template = kOwnTemplate;  ///< of talks: the model's own, or one built in
   std::string chat_template_path;            ///< a file instead

@@ -18,9 +18,6 @@ enum class Medium { kText, kImages, kPoints };
 /// How text becomes rows: blocks of block_size tokens across documents, or one row each document.
 enum class TextRows { kBlocks, kDocuments };
 
-/// Blocks cut from the joined text, or documents put together (DocumentPacking).
-enum class TextPacking { kStream, kBestFit };
-
 struct ExampleKind {
   const char* name;  ///< in messages: "must be of NAME"
   Medium medium = Medium::kText;

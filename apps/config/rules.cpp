@@ -122,10 +122,7 @@ void check_blocks(Rules& rules, const DataOptions& data, const MixOptions& mix, 
     report.expect(data.eval_stride <= data.block_size, "eval_stride",
                   "must be at most block_size, got ", data.eval_stride, " and ", data.block_size,
                   '.');
-    const bool packs = data.packing == TextPacking::kBestFit;
-    report.expect(!packs || data.eval_stride == 0, "packing",
-                  "of best_fit does not go with data.eval_stride, got ", data.eval_stride, '.');
-    report.expect(!packs || !mix.mixes(), "packing",
+    report.expect(!data.best_fit || !mix.mixes(), "packing",
                   "of best_fit does not go with shares of corpora (weight, sampling_temperature).");
     report.expect(!data.document_mask || !cuda_graphs, "document_mask",
                   "does not go with cuda_graphs: each batch has other documents.");

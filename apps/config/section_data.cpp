@@ -411,11 +411,12 @@ void bind_data(ConfigSection& s, Config& config) {
             "only those that the one before does not predict: the smaller, the more text stands "
             "before each, and the longer it takes. 0: block_size.",
             between(0, double(BlockOptions::kLongest)));
-  s.read_choice_if(kind.joined, why, "packing", data.packing,
-                   {{"stream", TextPacking::kStream}, {"best_fit", TextPacking::kBestFit}},
+  s.read_choice_if(kind.joined, why, "packing", data.best_fit,
+                   {{"stream", false}, {"best_fit", true}},
                    "stream: blocks are cut from the joined text, wherever documents begin and end. "
-                   "best_fit: each block begins with a document, and whole ones fill it as well as "
-                   "they can; only those longer than a block are cut, and an epoch has all.");
+                   "best_fit: whole documents, or the rest of one longer than a block, fill each "
+                   "block as well as they can, and an epoch has all; with eval_stride only in "
+                   "training.");
   s.read_if(kind.joined, why, "document_mask", data.document_mask,
             "Documents that share a block do not see each other, and the positions of each begin "
             "at 0.");

@@ -31,16 +31,17 @@ namespace {
 BlockOptions block_options(const Config& config, bool shuffle) {
   const bool by_tokens = config.batch.batch_type == "tokens";
   // A model of prompts can be measured on text, too: in blocks as long as its examples.
-  const int64_t length =
-      examples_of(config).joined ? config.data.block_size : config.data.corpus.max_length;
+  const bool joined = examples_of(config).joined;
+  const int64_t length = joined ? config.data.block_size : config.data.corpus.max_length;
+  const int64_t stride = shuffle || !joined ? 0 : config.data.eval_stride;
   return {.block_size = length,
           .batch_size = by_tokens ? config.batch.batch_size / length : config.batch.batch_size,
           .shuffle = shuffle,
           .seed = config.seed,
-          .stride = shuffle || !examples_of(config).joined ? 0 : config.data.eval_stride,
+          .stride = stride,
           .mix = config.batch.mix,
-          .best_fit = examples_of(config).joined && config.data.packing == TextPacking::kBestFit,
-          .document_mask = examples_of(config).joined && config.data.document_mask};
+          .best_fit = joined && config.data.best_fit && stride == 0,
+          .document_mask = joined && config.data.document_mask};
 }
 
 template <class Batches>

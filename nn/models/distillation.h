@@ -19,8 +19,7 @@ inline const Tensor& targets_of(const EncoderDecoder::Batch& batch) { return bat
 
 /// ... or by a causal model.
 inline Var target_states(const LanguageModel& model, const LanguageModel::Batch& batch) {
-  return model.hidden(batch.ids, batch.lengths, batch.segments,
-                      {.prefix_lengths = batch.prefix_lengths});
+  return model.hidden(batch);
 }
 inline const Tensor& targets_of(const LanguageModel::Batch& batch) { return batch.targets; }
 

@@ -95,8 +95,7 @@ Var LanguageModel::hidden(const Tensor& ids, const Tensor& lengths, const Tensor
 
 CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_options) const {
   loss_options.ignore_index = vocabulary.no_target;
-  Var x = trunk(batch.ids, batch.lengths, batch.segments,
-                {.prefix_lengths = batch.prefix_lengths, .sequences = batch.sequences});
+  Var x = trunk(batch.ids, batch.lengths, batch.segments, context_of(batch));
   if (!masked) {
     return output.loss(scaled_for_logits(options, x), batch.targets, loss_options);
   }
@@ -106,8 +105,7 @@ CrossEntropy LanguageModel::loss(const Batch& batch, CrossEntropyOptions loss_op
 }
 
 Var LanguageModel::log_probabilities(const Batch& batch) const {
-  const Var x =
-      hidden(batch.ids, batch.lengths, batch.segments, {.prefix_lengths = batch.prefix_lengths});
+  const Var x = hidden(batch);
   const Places places = places_with_target(batch.targets, vocabulary.no_target, batch.ids.device());
   return output.log_probabilities(places.of(x), places.targets,
                                   ends_of_rows(batch.targets, vocabulary.no_target));

@@ -51,6 +51,10 @@ struct LanguageModel {
   /// ids (B, T), lengths (B) or undefined, -> hidden states (B, T, D) after the head's transform.
   Var hidden(const Tensor& ids, const Tensor& lengths = {}, const Tensor& segments = {},
              const AttentionContext& context = {}) const;
+  /// All that a batch says: its documents and prefixes, too.
+  Var hidden(const Batch& batch) const {
+    return hidden(batch.ids, batch.lengths, batch.segments, context_of(batch));
+  }
   /// hidden (..., D) -> logits (..., V).
   Var logits(const Var& hidden) const { return output(hidden); }
 
@@ -76,6 +80,11 @@ struct LanguageModel {
   Trunk trunk;
   std::optional<MaskedHead> head;  ///< of a masked model with ModelOptions::transformed_head
   bool masked = false;             ///< not causal
+
+ private:
+  static AttentionContext context_of(const Batch& batch) {
+    return {.prefix_lengths = batch.prefix_lengths, .sequences = batch.sequences};
+  }
 };
 
 /// Feeds a causal model for a search (nn/decoding/decoding.h). When a sequence outgrows learned

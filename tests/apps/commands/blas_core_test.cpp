@@ -1,4 +1,5 @@
-// OPENBLAS_CORETYPE, which many machine images export: what the commands say about it.
+// OPENBLAS_CORETYPE, which many machine images export, and TAPESTRY_VECTORS: what the commands say
+// about them.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -45,6 +46,17 @@ TEST_F(BlasCoreTest, AnUnknownOneIsAnErrorBeforeWork) {
   EXPECT_THAT(trained.err, StartsWith("error: [blas] OPENBLAS_CORETYPE is 'Zen9', a core that "));
   EXPECT_FALSE(std::filesystem::exists(folder_.path("unknown")));
   EXPECT_EQ(folder_.run("bench clm.yaml --shape 4x12").code, 2);
+}
+
+TEST(VectorTargetTest, AnUnknownOneIsAnErrorBeforeWork) {
+  const TinyRunFolder folder("vectors");
+  setenv("TAPESTRY_VECTORS", "AVX9", 1);
+  const auto trained = folder.run("train clm.yaml output_dir=unknown");
+  unsetenv("TAPESTRY_VECTORS");
+  EXPECT_EQ(trained.code, 2);
+  EXPECT_THAT(trained.err, StartsWith("error: [TAPESTRY_VECTORS] expected one of "));
+  EXPECT_THAT(trained.err, HasSubstr(", got 'AVX9'."));
+  EXPECT_FALSE(std::filesystem::exists(folder.path("unknown")));
 }
 
 }  // namespace

@@ -189,9 +189,6 @@ const Misfit kMisfits[] = {
      "'generation.num_beams' must be 1 with do_sample, got 5."},
     {"MinimumAboveTheMaximum", "clm", "generation={min_new_tokens: 5, max_new_tokens: 4}",
      "'generation.min_new_tokens' must be at most max_new_tokens, got 5 and 4."},
-    {"BestFitWithAStride", "clm",
-     "data={train: {text: /dev/null}, packing: best_fit, eval_stride: 64}",
-     "'data.packing' of best_fit does not go with data.eval_stride, got 64."},
     {"BestFitWithShares", "mlm",
      "data={train: {text: /dev/null}, packing: best_fit, sampling_temperature: 2}",
      "'data.packing' of best_fit does not go with shares of corpora (weight, "

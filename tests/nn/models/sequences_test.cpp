@@ -1,6 +1,7 @@
 // Models over sequences end to end: rows without their padding, and documents that share rows.
 #include "nn/attention/attention.h"
 #include "nn/layers/unpadded.h"
+#include "nn/models/distillation.h"
 #include "nn/models/language_model.h"
 #include "tests/nn/models/models.h"
 
@@ -72,22 +73,44 @@ TEST_P(ModelsOfSequences, RowsWithoutPaddingAreThePaddedOnes) {
   EXPECT_LT(distance(unpadded, pass_of(batch)), 1e-12);
 }
 
-// Each document as a row of its own.
-TEST_P(ModelsOfSequences, DocumentsThatShareRowsAreRowsOfTheirOwn) {
-  const std::vector<int32_t> lengths{5, 3, 2, 6};
-  const LanguageModel::Batch apart = text_batch(lengths, 6, causal_);
-  LanguageModel::Batch shared{Tensor::empty({2, 8}, DType::kInt32),
-                              Tensor::empty({2, 8}, DType::kInt32)};
-  shared.sequences = Sequences::of_lengths(lengths);
-  int64_t place = 0;
-  for (size_t row = 0; row < lengths.size(); ++row) {
-    for (int64_t t = 0; t < lengths[row]; ++t, ++place) {
-      const auto from = static_cast<int64_t>(row) * 6 + t;
-      shared.ids.data<int32_t>()[place] = apart.ids.data<int32_t>()[from];
-      shared.targets.data<int32_t>()[place] = apart.targets.data<int32_t>()[from];
+/// Four documents, each in a row of its own, and all of them in two rows.
+struct Documents {
+  explicit Documents(bool causal) : apart(text_batch(lengths, 6, causal)) {
+    shared.sequences = Sequences::of_lengths(lengths);
+    int64_t place = 0;
+    for (size_t row = 0; row < lengths.size(); ++row) {
+      for (int64_t t = 0; t < lengths[row]; ++t, ++place) {
+        const auto from = static_cast<int64_t>(row) * 6 + t;
+        shared.ids.data<int32_t>()[place] = apart.ids.data<int32_t>()[from];
+        shared.targets.data<int32_t>()[place] = apart.targets.data<int32_t>()[from];
+      }
     }
   }
-  EXPECT_LT(distance(pass_of(shared), pass_of(apart)), 1e-12);
+  const std::vector<int32_t> lengths{5, 3, 2, 6};
+  LanguageModel::Batch apart;
+  LanguageModel::Batch shared{Tensor::empty({2, 8}, DType::kInt32),
+                              Tensor::empty({2, 8}, DType::kInt32)};
+};
+
+TEST_P(ModelsOfSequences, DocumentsThatShareRowsAreRowsOfTheirOwn) {
+  const Documents documents(causal_);
+  EXPECT_LT(distance(pass_of(documents.shared), pass_of(documents.apart)), 1e-12);
+}
+
+// Neither the teacher nor its student sees another document.
+TEST_P(ModelsOfSequences, ATeacherReadsThemApart) {
+  if (!causal_) return;
+  const Documents documents(causal_);
+  const SmallLanguageModel teacher{GetParam().options, causal_};
+  test::disturb(teacher.store);  // once more: it is not its student
+  const auto distilled = [&](const LanguageModel::Batch& batch) {
+    return test::train_pass(built_.store, [&] {
+      return distilled_loss(built_.model, batch, {},
+                            {.logits = teacher_logits(teacher.model, batch)})
+          .loss;
+    });
+  };
+  EXPECT_LT(distance(distilled(documents.shared), distilled(documents.apart)), 1e-12);
 }
 
 TEST(UnpaddedTest, TakesTokensAndPutsThemBack) {
