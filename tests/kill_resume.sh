@@ -15,6 +15,7 @@ RANDOM=${SEED:-1}
 read -ra ranks <<<"${RANKS:-1}"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
 work=$(mktemp -d)
+export OMPI_MCA_orte_tmpdir_base=$work  # two starts at once race for the folder that runs share
 trap 'rm -rf "$work"' EXIT
 
 train() {  # folder, further overrides

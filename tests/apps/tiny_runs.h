@@ -372,13 +372,15 @@ class TinyRunFolder {
     return run_shell("", arguments, input);
   }
   /// The same on so many ranks, which mpirun starts; as root and in containers it wants to be told
-  /// that it may.
+  /// that it may. Two that start at once fail on the folder that all of a user's share: each has its
+  /// own.
   Outcome run_ranks(int ranks, const std::string& arguments) const {
     if (ranks == 1) return run(arguments);
     return run_shell(concat("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
                             "OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS="
-                            "detect_leaks=0:allocator_may_return_null=1 mpirun -np ",
-                            ranks, " --oversubscribe"),
+                            "detect_leaks=0:allocator_may_return_null=1 "
+                            "OMPI_MCA_orte_tmpdir_base='",
+                            folder_.string(), "' mpirun -np ", ranks, " --oversubscribe"),
                      arguments, "");
   }
   /// Its standard output; it must succeed.

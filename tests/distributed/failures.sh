@@ -8,6 +8,7 @@ command -v mpirun >/dev/null || { echo "skipped: no mpirun" >&2; exit 77; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
 work=$(mktemp -d)
+export OMPI_MCA_orte_tmpdir_base=$work  # two starts at once race for the folder that runs share
 job=
 trap '[ -z "$job" ] || kill -9 "$job" 2>/dev/null; rm -rf "$work"' EXIT
 cd "$work" || exit 1
