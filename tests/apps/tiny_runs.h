@@ -372,7 +372,7 @@ class TinyRunFolder {
     return run_shell("", arguments, input);
   }
   /// The same on so many ranks, which mpirun starts; as root and in containers it wants to be told
-  /// that it may. Two that start at once fail on the folder that all of a user's share: each has its
+  /// that it may. Two starts at once race for the folder that all of a user's share: each has its
   /// own.
   Outcome run_ranks(int ranks, const std::string& arguments) const {
     if (ranks == 1) return run(arguments);
