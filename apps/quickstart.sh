@@ -1,15 +1,28 @@
 #!/usr/bin/env bash
-# From a fresh Debian machine to German sentences in English: installs what is missing, builds, trains on
-# the phrases of the Ding dictionary for about five minutes, and translates.
+# From a fresh Debian machine to German sentences in English: installs what is missing, builds unless a
+# tapestry is installed, trains on the phrases of the Ding dictionary for about five minutes, and translates.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-cmake/install-packages.sh quickstart
-cmake --preset release -DBUILD_TESTING=OFF
-cmake --build --preset release --target tapestry
-tapestry=build/release/apps/tapestry
+here=$(cd "$(dirname "$0")" && pwd)
+dictionary=/usr/share/trans/de-en
+if [ -d "$here/configs" ]; then  # installed: the run's folder is made where you stand
+  configs=$here/configs
+  [ -e $dictionary ] || { echo "The dictionary is missing: apt-get install trans-de-en" >&2; exit 1; }
+else
+  cd "$here/.."
+  configs=configs
+fi
+if tapestry=$(command -v tapestry); then
+  echo "Using $tapestry: $("$tapestry" --version | head -n 1)"
+  [ -e $dictionary ] || cmake/install-packages.sh dictionary
+else
+  cmake/install-packages.sh quickstart
+  cmake --preset release -DBUILD_TESTING=OFF
+  cmake --build --preset release --target tapestry
+  tapestry=build/release/apps/tapestry
+fi
 
 # A second start finds the run finished and goes straight to translating.
-"$tapestry" train configs/ding_de_en.yaml
+"$tapestry" train "$configs/ding_de_en.yaml"
 
 echo
 echo "Held-out phrases in runs/ding_de_en/metrics.jsonl:"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are named and not there yet. Does nothing, and needs no rights, when
 # all are.
-#   cmake/install-packages.sh build|test|quickstart|format|lint|fuzz|ci
+#   cmake/install-packages.sh build|test|quickstart|dictionary|format|lint|fuzz|ci
 set -euo pipefail
 
 build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librandom123-dev
@@ -12,11 +12,12 @@ case "${1:-}" in
   build) packages=$build ;;
   test) packages="$build libgtest-dev libgmock-dev libbenchmark-dev libvalijson-dev libopenmpi-dev openmpi-bin" ;;
   quickstart) packages="$build trans-de-en" ;;
+  dictionary) packages="trans-de-en" ;;
   format) packages="clang-format-14" ;;
   lint) packages="$build clang-tidy-16" ;;
   fuzz) packages="$build libgtest-dev libgmock-dev libbenchmark-dev clang-19 libclang-rt-19-dev" ;;
-  ci) packages="ccache chromium" ;;
-  *) echo "usage: $0 build|test|quickstart|format|lint|fuzz|ci" >&2; exit 2 ;;
+  ci) packages="ccache chromium fish zsh groff-base" ;;
+  *) echo "usage: $0 build|test|quickstart|dictionary|format|lint|fuzz|ci" >&2; exit 2 ;;
 esac
 
 missing=()

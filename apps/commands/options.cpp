@@ -47,21 +47,19 @@ CLI::Option* add_value(CLI::App& app, SearchArguments& search, const ConfigKey& 
       search.overrides.push_back({option, name, value});
     }
   };
-  // "at least 1", "average | gnmt | none"
-  const std::string bounds = key.choices.empty() ? key.range.text : join(key.choices, " | ");
-  return app
-      .add_option_function<std::string>(
-          option_of(key.name), set,
-          concat(meaning, bounds.empty() ? "" : concat(" (", bounds, ')')))
-      ->type_name(!key.choices.empty() || key.type == "text" ? "TEXT"
-                  : key.type == "integer"                    ? "INT"
-                                                             : "FLOAT");
+  const std::string kind = key.type == "integer" ? "INT" : key.type == "number" ? "FLOAT" : "TEXT";
+  // As CLI11 writes what its own checks allow.
+  const std::string bounds = !key.choices.empty()     ? concat(":{", join(key.choices, ","), '}')
+                             : key.range.text.empty() ? ""
+                                                      : ':' + key.range.text;
+  return app.add_option_function<std::string>(option_of(key.name), set, meaning)
+      ->type_name(kind + bounds);
 }
 
 constexpr const char* kFormatHelp =
-    "float32 | bfloat16 | int8 | int4: the matrices of the model (on a CPU), in 4, 2, 1 or 0.56 "
-    "bytes "
-    "a number; with int4, tables and classifiers have 1";
+    "the matrices of the model (on a CPU), in 4, 2, 1 or 0.56 bytes a number; with int4, tables "
+    "and "
+    "classifiers have 1";
 
 std::optional<WeightFormat> format_of(const std::string& word) {
   for (const WeightFormat format : kWeightFormats) {
@@ -94,7 +92,9 @@ void add_config(CLI::App& app, ConfigArguments& arguments) {
 }
 
 void add_compute(CLI::App& app, ComputeArguments& arguments) {
-  app.add_option("--device", arguments.device, "auto | cpu | cuda | cuda:N")->capture_default_str();
+  app.add_option("--device", arguments.device, "what computes; a GPU by its number")
+      ->type_name("TEXT:{auto,cpu,cuda,cuda:N}")
+      ->capture_default_str();
   app.add_option("--threads", arguments.threads, "CPU threads; 0: all cores")
       ->check(number<int>(between(0, 1024)))
       ->capture_default_str();
@@ -113,7 +113,8 @@ void add_weights(CLI::App& app, ModelChoice& models) {
          "--weights",
          [&models](const std::vector<std::string>& words) { read_weights(words, models); },
          concat(kFormatHelp, "; of several models also their shares, as in .6,.4 (default: equal)"))
-      ->delimiter(',');
+      ->delimiter(',')
+      ->type_name(concat("TEXT:{", join(names_of(kWeightFormats), ","), '}'));
 }
 
 void add_search(CLI::App& app, SearchArguments& arguments,
