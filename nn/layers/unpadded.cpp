@@ -15,9 +15,11 @@ constexpr double kLeastPadding = 0.125;
 
 }  // namespace
 
+thread_local int Unpadded::Off::count = 0;
+
 std::optional<Unpadded> Unpadded::of(const Tensor& ids, const Tensor& lengths) {
-  if (!lengths.defined() || !ids.device().is_cpu() || !lengths.device().is_cpu() ||
-      ids.numel() == 0 || !ShapesOnly::has_memory(lengths.bytes())) {
+  if (Off::count > 0 || !lengths.defined() || !ids.device().is_cpu() ||
+      !lengths.device().is_cpu() || ids.numel() == 0 || !ShapesOnly::has_memory(lengths.bytes())) {
     return std::nullopt;
   }
   const auto width = static_cast<int32_t>(ids.shape()[1]);

@@ -9,8 +9,22 @@ namespace tapestry {
 
 class Unpadded {
  public:
-  /// ids (B, T), lengths (B) or undefined. Nothing if no row has padding, and on a GPU, where the
-  /// lengths are not at hand.
+  /// While one lives, this thread computes padding as a GPU does. Dropout draws by place, so only
+  /// then both draw the same.
+  class Off {
+   public:
+    Off() { ++count; }
+    ~Off() { --count; }
+    Off(const Off&) = delete;
+    Off& operator=(const Off&) = delete;
+
+   private:
+    friend class Unpadded;
+    static thread_local int count;
+  };
+
+  /// ids (B, T), lengths (B) or undefined. Nothing if rows have little padding, and on a GPU, where
+  /// the lengths are not at hand.
   static std::optional<Unpadded> of(const Tensor& ids, const Tensor& lengths);
 
   const Sequences& sequences() const { return sequences_; }

@@ -82,6 +82,7 @@ Var EncoderLayer::step(const Var& x, KeyValueCache& cache, const DecodingStep& s
 EncoderStack::EncoderStack(const ModelOptions& options, bool causal, const ParamScope& scope)
     : causal((options.validate(), causal)),
       recompute(options.recompute),
+      batch_norms(options.norm == NormKind::kBatch),
       relative_positions(options, causal, scope / "relative_positions") {
   for (int64_t i = 0; i < options.num_hidden_layers; ++i) {
     layers.emplace_back(options.of_layer(i), scope / "layers" / i);
@@ -116,7 +117,7 @@ Var Trunk::operator()(const Tensor& ids, const Tensor& lengths, const Tensor& se
     const Var x = stack(embedding(ids.reshape(joined), context.sequences, kinds), {}, context);
     return reshape(x, {ids.shape()[0], ids.shape()[1], x.shape()[2]});
   }
-  const bool whole = context.mask.defined() || AttentionRecorder::listens();
+  const bool whole = context.mask.defined() || stack.batch_norms || AttentionRecorder::listens();
   const auto unpadded = whole ? std::nullopt : Unpadded::of(ids, lengths);
   if (!unpadded) return stack(embedding(ids, 0, segments), lengths, context);
   context.sequences = unpadded->sequences();

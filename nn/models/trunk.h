@@ -66,6 +66,8 @@ struct EncoderStack {
 
   bool causal;
   bool recompute;  ///< ModelOptions::recompute
+  /// Their statistics are those of all places of a batch, padding among them.
+  bool batch_norms;
   RelativePositions relative_positions;
   std::vector<EncoderLayer> layers;
   std::vector<Norm> norm;  ///< one with ModelOptions::has_final_norm(), else none

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/layers/unpadded.h"
 #include "nn/models/gradcheck_models.h"
 #include "tests/core/cuda/need_gpu.h"
 
@@ -38,6 +39,7 @@ double distance(const TapeResult& a, const TapeResult& b) {
 
 void expect_parity(DType dtype, double tolerance) {
   NEED_GPU();
+  const Unpadded::Off padded;
   const std::vector<GradcheckCase> expected = all_rows({});
   const std::vector<GradcheckCase> actual = all_rows({{Device::Kind::kCuda, 0}, dtype});
   ASSERT_EQ(expected.size(), actual.size());

@@ -40,6 +40,14 @@ class CudaTrainingTest : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(CudaTrainingTest, TheLossCurveIsTheCpus) {
+  const auto train = [this](const std::string& run, std::vector<std::string> overrides) {
+    // A CPU computes no padding (nn/layers/unpadded.h), and dropout draws by place: pairs of this
+    // task that are padded much would have other draws.
+    if (GetParam() == "translation") {
+      overrides.insert(overrides.end(), {"model.dropout=0", "model.attention_dropout=0"});
+    }
+    return CudaTrainingTest::train(run, overrides);
+  };
   ASSERT_EQ(train("cpu", {"device=cpu"}), 0) << folder_.messages();
   ASSERT_EQ(train("cuda", {"device=cuda"}), 0) << folder_.messages();
   ASSERT_EQ(train("mixed", {"device=cuda", "dtype=bfloat16"}), 0) << folder_.messages();

@@ -64,13 +64,26 @@ INSTANTIATE_TEST_SUITE_P(
         SequenceModel{"window", windowed_options(), true}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// A recorder wants the attention of padded rows.
 TEST_P(ModelsOfSequences, RowsWithoutPaddingAreThePaddedOnes) {
   const LanguageModel::Batch batch = text_batch({6, 1, 3, 2}, 6, causal_);
   ASSERT_TRUE(Unpadded::of(batch.ids, batch.lengths));
   const Pass unpadded = pass_of(batch);
-  const AttentionRecorder recorder;
+  const Unpadded::Off padded;
   EXPECT_LT(distance(unpadded, pass_of(batch)), 1e-12);
+}
+
+// Else the statistics would be those of other places from batch to batch, as their padding is.
+TEST(UnpaddedTest, BatchNormsSeeAllPlaces) {
+  ModelOptions options = test::bert_options();
+  options.norm = NormKind::kBatch;
+  const SmallLanguageModel built(options, /*causal=*/false);
+  const LanguageModel::Batch batch = text_batch({6, 1, 3, 2}, 6, /*causal=*/false);
+  const auto pass = [&] {
+    return test::train_pass(built.store, [&] { return built.model.loss(batch, {}).loss; });
+  };
+  const Pass plain = pass();
+  const Unpadded::Off padded;
+  EXPECT_EQ(distance(plain, pass()), 0);
 }
 
 /// Four documents, each in a row of its own, and all of them in two rows.
