@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:-release}
+unset OPENBLAS_CORETYPE  # of which programs would warn
 cmake/install-packages.sh test
 cmake --preset "$preset" "${@:2}"
 sleep 2  # ccache keeps no precompiled header that was written in the second of its compilation

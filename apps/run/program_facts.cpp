@@ -24,7 +24,8 @@ Facts program_facts(const std::string& commit) {
   return {{"tapestry", build.version},
           {"commit", commit},
           {"build", concat(build.type, ", ", build.devices, ", ", build.compiler)},
-          {"processor", concat(cpu_name(), ", vectors ", vector_target())},
+          {"processor", concat(cpu_name().empty() ? "without a name" : cpu_name(), ", vectors ",
+                               vector_target())},
           {"BLAS", told(blas_description)},
           {"bfloat16", told([] { return name_of(bfloat16_kernel()); })}};
 }

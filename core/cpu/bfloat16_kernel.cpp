@@ -27,11 +27,15 @@ bool can_run(Bfloat16Kernel kernel, const CpuTraits& cpu, bool tiles_allowed) {
 }
 
 bool ask_for_tiles() {
+#ifdef __x86_64__
   // Values from the Linux kernel's documentation of x86's extended states; older libc headers lack
   // them.
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;
   return cpu_traits().amx_tile && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 
 }  // namespace

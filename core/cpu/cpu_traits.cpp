@@ -1,6 +1,13 @@
 #include "core/cpu/cpu_traits.h"
 
+#include <cstring>
+#include <string>
+
+#ifdef __x86_64__
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 namespace tapestry {
 namespace {
@@ -10,16 +17,19 @@ enum Register { kEax, kEbx, kEcx, kEdx };
 bool bit(uint64_t word, int number) { return (word >> number & 1) != 0; }
 
 CpuVendor vendor_of(const CpuAnswers::Registers& leaf_0) {
-  const auto is = [&](uint32_t ebx, uint32_t ecx, uint32_t edx) {
-    return leaf_0[kEbx] == ebx && leaf_0[kEcx] == ecx && leaf_0[kEdx] == edx;
-  };
-  if (is(signature_INTEL_ebx, signature_INTEL_ecx, signature_INTEL_edx)) return CpuVendor::kIntel;
-  if (is(signature_AMD_ebx, signature_AMD_ecx, signature_AMD_edx)) return CpuVendor::kAmd;
-  return CpuVendor::kOther;
+  std::string name(3 * sizeof(uint32_t), '\0');
+  for (const Register part : {kEbx, kEdx, kEcx}) {
+    std::memcpy(name.data() + (part == kEbx ? 0 : part == kEdx ? 4 : 8), &leaf_0[part], 4);
+  }
+  return name == "GenuineIntel"   ? CpuVendor::kIntel
+         : name == "AuthenticAMD" ? CpuVendor::kAmd
+                                  : CpuVendor::kOther;
 }
 
+// All zeros on other architectures.
 CpuAnswers ask() {
   CpuAnswers answers;
+#ifdef __x86_64__
   const auto leaf = [](unsigned number, unsigned page) {
     CpuAnswers::Registers r{};
     if (!__get_cpuid_count(number, page, &r[kEax], &r[kEbx], &r[kEcx], &r[kEdx])) r = {};
@@ -36,12 +46,15 @@ CpuAnswers ask() {
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     answers.xcr0 = uint64_t{high} << 32 | low;
   }
+#elif defined(__aarch64__)
+  answers.hwcap = getauxval(AT_HWCAP);
+#endif
   return answers;
 }
 
 }  // namespace
 
-// Bit numbers: Intel's Software Developer's Manual, volume 2, CPUID, and volume 1, 13.3.
+// Bit numbers of x86-64: Intel's Software Developer's Manual, volume 2, CPUID, and volume 1, 13.3.
 CpuTraits cpu_traits_of(const CpuAnswers& answers) {
   CpuTraits traits;
   traits.vendor = vendor_of(answers.leaf_0);
@@ -68,6 +81,8 @@ CpuTraits cpu_traits_of(const CpuAnswers& answers) {
   traits.amx_tile = bit(edx_7, 24) && saved(kTileRegisters);
   traits.amx_bf16 = traits.amx_tile && bit(edx_7, 22);
   traits.amx_int8 = traits.amx_tile && bit(edx_7, 25);
+  constexpr int kAsimdDp = 20;  // the Linux kernel's documentation of ARM64's hwcaps
+  traits.dotprod = bit(answers.hwcap, kAsimdDp);
   return traits;
 }
 

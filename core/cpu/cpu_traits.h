@@ -24,14 +24,16 @@ struct CpuTraits {
   bool amx_tile = false;
   bool amx_bf16 = false;  ///< includes amx_tile
   bool amx_int8 = false;  ///< includes amx_tile
+  bool dotprod = false;   ///< ARM64's FEAT_DotProd
 };
 
-/// The answers of the instructions CPUID and XGETBV.
+/// The answers of the instructions CPUID and XGETBV, or of Linux on ARM64.
 struct CpuAnswers {
   using Registers = std::array<uint32_t, 4>;  ///< eax, ebx, ecx, edx
   Registers leaf_0{}, leaf_1{}, leaf_7{};
   Registers leaf_7_1{};  ///< the second page of leaf 7
   uint64_t xcr0 = 0;     ///< the registers that the operating system saves
+  uint64_t hwcap = 0;    ///< AT_HWCAP of ARM64
 };
 
 CpuTraits cpu_traits_of(const CpuAnswers& answers);

@@ -27,7 +27,13 @@ namespace {
 
 thread_local bool inside_tile = false;
 
-inline void pause() { __builtin_ia32_pause(); }
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 // The next kernel usually follows at once, so waiting begins with spinning. Spinning is short: on a
 // busy machine the thread that we wait for may need this very core. (Yielding instead would put

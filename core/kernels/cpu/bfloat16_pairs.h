@@ -4,6 +4,8 @@
 // AVX512-BF16.
 #pragma once
 
+#ifdef __x86_64__
+
 #if defined(__GNUC__) && !defined(__clang__)
 // False positive in GCC 12's own intrinsics (bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -132,3 +134,4 @@ inline void transpose(__m512i (&rows)[16]) {
 
 }  // namespace tapestry::kernels::pairs
 HWY_POP_ATTRIBUTES
+#endif  // __x86_64__

@@ -3,6 +3,7 @@
 // lanes. Eight rows against two strips of columns keep 16 sums in registers, enough to hide the
 // latency; ten loads feed 16 products. Sums are added in ascending pairs, so that only k decides
 // their order.
+#ifdef __x86_64__
 #include <cstdint>
 #include <cstring>
 
@@ -90,3 +91,13 @@ void PairProducts::multiply_block(const TileBlock& block, float* c, int64_t ldc,
 
 }  // namespace tapestry::kernels
 HWY_POP_ATTRIBUTES
+#else
+#include "core/base/error.h"
+#include "core/kernels/cpu/tile_units.h"
+
+namespace tapestry::kernels {
+void PairProducts::multiply_block(const TileBlock&, float*, int64_t, bool) {
+  check(false, "products", "this processor has no AVX512-BF16.");
+}
+}  // namespace tapestry::kernels
+#endif

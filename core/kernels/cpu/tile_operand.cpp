@@ -21,6 +21,7 @@ constexpr int64_t kTilesPerTask = 16;
 }  // namespace
 }  // namespace tapestry::kernels
 
+#ifdef __x86_64__
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512bf16")
 namespace tapestry::kernels {
 namespace {
@@ -126,6 +127,7 @@ void pack_tiles_avx512(const Factor& source, Range strips, Range tiles, TileOper
 }  // namespace
 }  // namespace tapestry::kernels
 HWY_POP_ATTRIBUTES
+#endif
 
 namespace tapestry::kernels {
 namespace {
@@ -171,8 +173,10 @@ void pack_tiles_plainly(const Factor& source, Range strips, Range tiles, TileOpe
 }
 
 void pack_tiles(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
-  const bool avx512 = cpu_traits().avx512_bf16;
-  (avx512 ? pack_tiles_avx512 : pack_tiles_plainly)(source, strips, tiles, operand);
+#ifdef __x86_64__
+  if (cpu_traits().avx512_bf16) return pack_tiles_avx512(source, strips, tiles, operand);
+#endif
+  pack_tiles_plainly(source, strips, tiles, operand);
 }
 
 void TileOperand::pack(const Factor& source) {

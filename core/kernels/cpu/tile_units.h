@@ -45,6 +45,7 @@ struct alignas(64) TileConfig {
 static_assert(sizeof(TileConfig) == 64);
 inline constexpr TileConfig kTileConfig{};
 
+#ifdef __x86_64__
 /// AMX, in assembly: the intrinsics of GCC 12 tell the compiler of 8 of the 64 bytes that the
 /// configuration has and of no memory that tiles load or store, so it may drop or move stores to
 /// them. Use it only after tiles_allowed().
@@ -86,6 +87,7 @@ class AmxTiles {
     asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
   }
 };
+#endif
 
 /// The same by plain arithmetic, with the same bits: a product of tiles adds, for each element,
 /// two chains of fused multiply-adds from 0, over the even and over the odd elements of k, then
@@ -169,6 +171,11 @@ class EmulatedTiles {
     return flushed(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16));
   }
 };
+
+#ifndef __x86_64__
+/// Other processors have no tiles: nothing uses them.
+class AmxTiles : public EmulatedTiles {};
+#endif
 
 /// VDPBF16PS: multiplies tiles where they lie, and keeps sums in the registers of AVX-512. Use it
 /// only on processors with AVX512-BF16.

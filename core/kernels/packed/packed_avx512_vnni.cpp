@@ -1,3 +1,4 @@
+#ifdef __x86_64__
 #if defined(__GNUC__) && !defined(__clang__)
 // False positive in GCC 12's own intrinsics (bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -27,9 +28,7 @@ struct Isa {
   static V everywhere(int32_t four) { return _mm512_set1_epi32(four); }
   static F everywhere(float x) { return _mm512_set1_ps(x); }
   static V dot(V sum, V a, V b) { return _mm512_dpbusd_epi32(sum, a, b); }
-  static V minus_128_times(V v) {
-    return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 7));
-  }
+  static V start(V v) { return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 7)); }
   static V low_halves(V v) { return _mm512_and_si512(v, everywhere(0x0f0f0f0f)); }
   static V high_halves(V v) { return low_halves(_mm512_srli_epi32(v, 4)); }
   static F lower(V v) { return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)); }
@@ -47,10 +46,18 @@ struct Isa {
 }  // namespace
 }  // namespace tapestry::kernels
 
-#include "core/kernels/packed/packed_vnni-inl.h"
+#include "core/kernels/packed/packed_dot-inl.h"
 
 namespace tapestry::kernels {
 PackedTileFunction packed_int8_avx512_vnni_tile() { return multiply_tile; }
 PackedTileFunction packed_int4_avx512_vnni_tile() { return multiply_int4_tile; }
 }  // namespace tapestry::kernels
 HWY_POP_ATTRIBUTES
+#else
+#include "core/kernels/packed/packed_tile.h"
+
+namespace tapestry::kernels {
+PackedTileFunction packed_int8_avx512_vnni_tile() { return nullptr; }
+PackedTileFunction packed_int4_avx512_vnni_tile() { return nullptr; }
+}  // namespace tapestry::kernels
+#endif

@@ -1,4 +1,5 @@
 // For processors with AVX-VNNI and without AVX-512: Intel's from Alder Lake on.
+#ifdef __x86_64__
 #include <immintrin.h>
 
 #include <cstring>
@@ -23,9 +24,7 @@ struct Isa {
   static V everywhere(int32_t four) { return _mm256_set1_epi32(four); }
   static F everywhere(float x) { return _mm256_set1_ps(x); }
   static V dot(V sum, V a, V b) { return _mm256_dpbusd_avx_epi32(sum, a, b); }
-  static V minus_128_times(V v) {
-    return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(v, 7));
-  }
+  static V start(V v) { return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(v, 7)); }
   static V low_halves(V v) { return _mm256_and_si256(v, everywhere(0x0f0f0f0f)); }
   static V high_halves(V v) { return low_halves(_mm256_srli_epi32(v, 4)); }
   static F lower(V v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)); }
@@ -44,10 +43,18 @@ struct Isa {
 }  // namespace
 }  // namespace tapestry::kernels
 
-#include "core/kernels/packed/packed_vnni-inl.h"
+#include "core/kernels/packed/packed_dot-inl.h"
 
 namespace tapestry::kernels {
 PackedTileFunction packed_int8_avx_vnni_tile() { return multiply_tile; }
 PackedTileFunction packed_int4_avx_vnni_tile() { return multiply_int4_tile; }
 }  // namespace tapestry::kernels
 HWY_POP_ATTRIBUTES
+#else
+#include "core/kernels/packed/packed_tile.h"
+
+namespace tapestry::kernels {
+PackedTileFunction packed_int8_avx_vnni_tile() { return nullptr; }
+PackedTileFunction packed_int4_avx_vnni_tile() { return nullptr; }
+}  // namespace tapestry::kernels
+#endif

@@ -1,5 +1,5 @@
-// Products of 16 bits (PMADDWD), which cannot overflow, for processors without VNNI; and the choice
-// among the kernels of int8 and int4.
+// Products of 16 bits (PMADDWD), which cannot overflow, for processors without VNNI or SDOT; and
+// the choice among the kernels of int8 and int4.
 #include <cstring>
 
 #include "core/cpu/bfloat16_kernel.h"
@@ -227,6 +227,8 @@ bool can_run(Int8Kernel kernel) {
       return cpu.avx_vnni;
     case Int8Kernel::kAvx512Vnni:
       return cpu.avx512_vnni;
+    case Int8Kernel::kDotProd:
+      return cpu.dotprod;
     case Int8Kernel::kAmx:
       return cpu.amx_int8 && cpu.avx512_vnni && tiles_allowed();
     case Int8Kernel::kPlain:
@@ -238,7 +240,8 @@ bool can_run(Int8Kernel kernel) {
 
 Int8Kernel int8_kernel() {
   static const Int8Kernel fastest = [] {
-    for (const auto kernel : {Int8Kernel::kAmx, Int8Kernel::kAvx512Vnni, Int8Kernel::kAvxVnni}) {
+    for (const auto kernel :
+         {Int8Kernel::kAmx, Int8Kernel::kAvx512Vnni, Int8Kernel::kAvxVnni, Int8Kernel::kDotProd}) {
       if (can_run(kernel)) return kernel;
     }
     return Int8Kernel::kPlain;
@@ -255,6 +258,8 @@ IntegerTiles packed_integer_tiles(Int8Kernel kernel) {
       return {kUnsigned, packed_int8_avx_vnni_tile(), packed_int4_avx_vnni_tile()};
     case Int8Kernel::kAvx512Vnni:
       return {kUnsigned, packed_int8_avx512_vnni_tile(), packed_int4_avx512_vnni_tile()};
+    case Int8Kernel::kDotProd:
+      return {0, packed_int8_dotprod_tile(), packed_int4_dotprod_tile()};
     case Int8Kernel::kAmx:
       return {kUnsigned, packed_int8_amx_tile(), packed_int4_avx512_vnni_tile()};
     case Int8Kernel::kAmxEmulated:

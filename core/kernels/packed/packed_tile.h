@@ -44,16 +44,17 @@ PackedTileFunction packed_float32_tile();
 PackedTileFunction packed_bfloat16_tile();
 
 /// What multiplies bytes. All give the same bits; of int4 those that fuse multiply-adds, as all do
-/// on processors with AVX2.
+/// on processors with AVX2 and on ARM64.
 enum class Int8Kernel {
   kPlain,        ///< products of 16 bits, on every processor
   kAvxVnni,      ///< VPDPBUSD of AVX-VNNI, 256 bits
   kAvx512Vnni,   ///< VPDPBUSD of AVX512-VNNI
+  kDotProd,      ///< SDOT of ARM64's FEAT_DotProd
   kAmx,          ///< TDPBUSD of AMX-INT8; of few rows kAvx512Vnni
   kAmxEmulated,  ///< the loop of kAmx on any processor, very slowly: for tests
 };
 
-/// "plain", "avx_vnni", "avx512_vnni", "amx", "amx_emulated".
+/// "plain", "avx_vnni", "avx512_vnni", "dotprod", "amx", "amx_emulated".
 constexpr const char* name_of(Int8Kernel kernel) {
   switch (kernel) {
     case Int8Kernel::kPlain:
@@ -62,6 +63,8 @@ constexpr const char* name_of(Int8Kernel kernel) {
       return "avx_vnni";
     case Int8Kernel::kAvx512Vnni:
       return "avx512_vnni";
+    case Int8Kernel::kDotProd:
+      return "dotprod";
     case Int8Kernel::kAmx:
       return "amx";
     case Int8Kernel::kAmxEmulated:
@@ -83,15 +86,17 @@ IntegerTiles packed_integer_tiles(Int8Kernel kernel);
 /// Bytes of a rounded row and of the zeros behind it: as many as a tile register takes at a time.
 constexpr int64_t padded_bytes(int64_t cols) { return (cols + 63) / 64 * 64; }
 
-// The functions of the kinds; only for processors that can run them.
+// The functions of the kinds; only for processors that can run them, null on another architecture.
 PackedTileFunction packed_int8_plain_tile();
 PackedTileFunction packed_int8_avx_vnni_tile();
 PackedTileFunction packed_int8_avx512_vnni_tile();
+PackedTileFunction packed_int8_dotprod_tile();
 PackedTileFunction packed_int8_amx_tile();
 PackedTileFunction packed_int8_emulated_tile();
 PackedTileFunction packed_int4_plain_tile();
 PackedTileFunction packed_int4_avx_vnni_tile();
 PackedTileFunction packed_int4_avx512_vnni_tile();
+PackedTileFunction packed_int4_dotprod_tile();
 
 /// Writes rows of y from their sums (rows, kPanel), which have `flip` too much in each byte of q.
 using DeliverFunction = void (*)(const PackedTile& tile, Range rows, int64_t panel,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -38,6 +39,14 @@ TEST(CpuTraits, ReadsVendorFamilyAndModel) {
   EXPECT_FALSE(amd.avx);
 
   EXPECT_EQ(cpu_traits_of({}).vendor, CpuVendor::kOther);
+}
+
+TEST(CpuTraits, ReadsArm64) {
+  CpuAnswers answers;
+  EXPECT_FALSE(cpu_traits_of(answers).dotprod);
+  answers.hwcap = 1u << 20;
+  EXPECT_TRUE(cpu_traits_of(answers).dotprod);
+  EXPECT_EQ(cpu_traits_of(answers).vendor, CpuVendor::kOther);
 }
 
 TEST(CpuTraits, NeedsTheOperatingSystemToSaveTheRegisters) {
@@ -90,7 +99,7 @@ TEST(CpuTraits, AgreesWithTheKernel) {
     if (name == "vendor_id") vendor = value;
     if (name == "cpu family") family = std::stoi(value);
     if (name == "model") model = std::stoi(value);
-    std::istringstream words(name == "flags" ? value : "");
+    std::istringstream words(name == "flags" || name == "Features" ? value : "");
     for (std::string word; words >> word;) flags.insert(word);
   }
   if (flags.empty()) GTEST_SKIP() << "/proc/cpuinfo has no flags";
@@ -98,8 +107,8 @@ TEST(CpuTraits, AgreesWithTheKernel) {
   const CpuTraits& traits = cpu_traits();
   EXPECT_EQ(traits.vendor == CpuVendor::kIntel, vendor == "GenuineIntel");
   EXPECT_EQ(traits.vendor == CpuVendor::kAmd, vendor == "AuthenticAMD");
-  EXPECT_EQ(traits.family, family);
-  EXPECT_EQ(traits.model, model);
+  EXPECT_EQ(traits.family, std::max(family, 0));
+  EXPECT_EQ(traits.model, std::max(model, 0));
   EXPECT_EQ(traits.avx, has("avx"));
   EXPECT_EQ(traits.avx2, has("avx2") && has("fma"));
   EXPECT_EQ(traits.avx_vnni, has("avx_vnni") && traits.avx2);
@@ -110,6 +119,7 @@ TEST(CpuTraits, AgreesWithTheKernel) {
   EXPECT_EQ(traits.amx_tile, has("amx_tile"));
   EXPECT_EQ(traits.amx_bf16, has("amx_bf16"));
   EXPECT_EQ(traits.amx_int8, has("amx_int8"));
+  EXPECT_EQ(traits.dotprod, has("asimddp"));
 }
 
 }  // namespace

@@ -1,13 +1,15 @@
-// VPDPBUSD multiplies four unsigned bytes by four signed ones in each lane and adds the products to
-// it, without overflow.
+// Instructions that multiply four bytes by four others in each lane and add the products to it,
+// without overflow: VPDPBUSD of x86-64, whose first bytes are unsigned, and SDOT of ARM64, where
+// all are signed.
 //
-// Included once by the source of each width, which defines Isa: V, its vectors of int32, and F, of
-// float32, and
+// Included once by the source of each instruction set, which defines Isa: V, its vectors of int32,
+// and F, of float32, and
 //   kLanes
 //   kMost, kMostInt4: rows of a strip whose sums fit the registers; kSums: of strips_of()
 //   load(memory), everywhere(int32 or float)
-//   dot(sum, unsigned bytes, signed bytes)
-//   minus_128_times(v); low_halves(v), high_halves(v): of each byte
+//   dot(sum, bytes of x or weights of int4, the other bytes)
+//   start(v): of a sum, v those of its weights. Where bytes of x are q + 128: -128 v, else 0
+//   low_halves(v), high_halves(v): of each byte
 //   lower(v), upper(v): the bfloat16 of each lane, widened
 //   to_floats(v), times(a, b), fused(a, b, c): a b + c
 //   store(v, bias or null, y, count): v + bias
@@ -32,16 +34,13 @@ void deliver(const PackedTile& tile, int64_t row, int64_t panel, int v, Isa::F s
              tile.y + row * tile.ldy + first, count);
 }
 
-// The unsigned bytes are q + 128, so a sum is 128 times the sum of its weights too large: it starts
-// that much below 0.
 template <int kHeight, int kPanels>
 void multiply(const PackedTile& tile, int64_t row, int64_t panel) {
   constexpr int kWidth = kPanels * kVectors;
   Isa::V sums[kHeight][kWidth];
 #pragma GCC unroll 8
   for (int v = 0; v < kWidth; ++v) {
-    const Isa::V start =
-        Isa::minus_128_times(Isa::load(tile.weight.sums() + panel * kPanel + v * kLanes));
+    const Isa::V start = Isa::start(Isa::load(tile.weight.sums() + panel * kPanel + v * kLanes));
 #pragma GCC unroll 14
     for (int r = 0; r < kHeight; ++r) sums[r][v] = start;
   }
@@ -84,7 +83,7 @@ void multiply_tile(const PackedTile& tile) {
   run_strips(tile, kStrips);
 }
 
-// The unsigned bytes are the weights + 8. A group has sums of its own, which start at -8 times
+// The bytes of weights are 8 too large. A group has sums of its own, which start at -8 times
 // those of x.
 template <int kHeight>
 void multiply_int4(const PackedTile& tile, int64_t row, int64_t panel) {

@@ -1,0 +1,20 @@
+# Compiles for ARM64 on another machine, with the libraries of cmake/arm64-root.sh and qemu to run tests:
+#   cmake --preset arm64
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(TAPESTRY_ARM64_ROOT ${CMAKE_CURRENT_LIST_DIR}/../build/arm64-root CACHE PATH "Debian's libraries for ARM64")
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES TAPESTRY_ARM64_ROOT)
+get_filename_component(root ${TAPESTRY_ARM64_ROOT} ABSOLUTE)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_SYSROOT ${root})
+set(CMAKE_FIND_ROOT_PATH ${root})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+foreach(kind LIBRARY INCLUDE PACKAGE)
+  set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)
+endforeach()
+set(ENV{PKG_CONFIG_LIBDIR} ${root}/usr/lib/aarch64-linux-gnu/pkgconfig:${root}/usr/share/pkgconfig)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${root})
+# A plain ARMv8.0; tests choose another by QEMU_CPU.
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static;-L;${root})
