@@ -290,7 +290,8 @@ struct CrossEntropy {
   int64_t tokens = 0;  ///< rows whose target is not ignored
   /// Sums over real tokens, each times its weight, (3) float64 on the loss's device: the smoothed
   /// loss, the true negative log-likelihood, and how often the most probable class is the target.
-  /// Of a distilled loss a fourth: the divergence from the teacher.
+  /// Of a distilled loss a fourth: the divergence from the teacher. With guided alignment a fifth
+  /// (nn/attention/guided_alignment.h), behind a fourth in any case.
   Tensor sums;
 
   // Each reads one entry of `sums`; on a GPU it waits for the stream.

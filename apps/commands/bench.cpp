@@ -246,6 +246,10 @@ Measured measure_synthetic(const Config& config, const BenchArguments& arguments
     std::vector<EncoderDecoder::Batch> batches;
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches.push_back({ids(shape.source, i, 0), lengths, ids(shape.target, i, 1), targets(i, 2)});
+      if (config.model.alignment_layer == 0) continue;
+      batches.back().alignment = {
+          Tensor::zeros({shape.rows, shape.target, shape.source}).to(device),
+          Tensor::zeros({rows, 1, shape.source}).to(device), config.training.alignment_weight};
     }
     measure(batches, [&](const EncoderDecoder::Batch& batch) {
       return alpha > 0 ? r_drop_loss(model, batch, options, alpha)

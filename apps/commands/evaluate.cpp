@@ -12,6 +12,7 @@
 #include "apps/commands/number_bounds.h"
 #include "apps/commands/options.h"
 #include "apps/commands/padded.h"
+#include "apps/tasks/answers/alignment_error.h"
 #include "apps/tasks/evaluation.h"
 #include "apps/tasks/task.h"
 #include "core/base/text.h"
@@ -39,6 +40,8 @@ struct EvaluateArguments {
   // Of a text in blocks; 0: as the config says.
   int64_t block_size = 0;
   int64_t stride = 0;
+  std::string alignment = {};  ///< gold of the words of source and target; "": not measured
+  int64_t alignment_layer = 0;
   SearchArguments languages = {};
   ComputeArguments compute = {};
 };
@@ -139,6 +142,7 @@ void check_model(const EvaluateArguments& arguments, const ModelFiles& files) {
   if (!arguments.text.empty()) need("evaluate --text", kModelsText);
   if (!arguments.languages.overrides.empty()) need("evaluate of languages", kTranslates);
   if (!arguments.squad.empty()) need("evaluate --squad", kFindsAnswers);
+  if (!arguments.alignment.empty()) need("evaluate --alignment", kTranslates);
   if (!arguments.images.empty() && !examples_of(files.config).of_images()) {
     fail(ErrorKind::kData, "[evaluate --images] expected a model of images, ", files.folder,
          " holds one of texts.");
@@ -232,6 +236,23 @@ void print(const Evaluation& result) {
   if (result.classes) print_classes(*result.classes);
 }
 
+Evaluation measure_alignment(const EvaluateArguments& arguments,
+                             const std::vector<CorpusSpec>& corpora) {
+  if (corpora.size() != 1 || corpora[0].source.empty()) {
+    fail(
+        ErrorKind::kConfig,
+        "[evaluate --alignment] expected --data source=FILE target=FILE, or a data set of one such "
+        "corpus, got ",
+        corpora.empty() ? "none" : corpora[0].str(), corpora.size() > 1 ? " and others." : ".");
+  }
+  constexpr int64_t kSentences = 32;
+  CorpusSpec corpus = corpora[0];
+  corpus.alignments = arguments.alignment;
+  const Translator translator({.paths = {arguments.model}}, arguments.compute.device,
+                              "evaluate --alignment", kTranslates, {});
+  return evaluate_alignment(translator, corpus, arguments.alignment_layer, kSentences);
+}
+
 int evaluate_model(const EvaluateArguments& arguments) {
   ModelFiles files = read_model_files(arguments.model);
   check_model(arguments, files);
@@ -239,7 +260,9 @@ int evaluate_model(const EvaluateArguments& arguments) {
   files.config.languages =
       override_languages(files.config.languages, arguments.languages.overrides);
   set_blocks(arguments, files.folder, files.config);
-  const Evaluation result = evaluate_on(std::move(files), arguments.compute.device, corpora);
+  const Evaluation result = arguments.alignment.empty()
+                                ? evaluate_on(std::move(files), arguments.compute.device, corpora)
+                                : measure_alignment(arguments, corpora);
   if (arguments.json) {
     std::cout << json_of(result).dump() << '\n';
   } else {
@@ -280,6 +303,18 @@ void add_evaluate(CLI::App& app, EvaluateArguments& arguments) {
         ->check(number<int64_t>(between(1, BlockOptions::kLongest)))
         ->needs(model);
   }
+  auto* alignment =
+      app.add_option(
+             "--alignment", arguments.alignment,
+             "file with the alignment of each pair of --data (source and target): measures "
+             "that of the model's attention by the alignment error rate; i-j are sure links "
+             "of words from 0, i?j or ipj possible ones")
+          ->needs(model);
+  app.add_option("--alignment-layer", arguments.alignment_layer,
+                 "of the decoder, from 1, the mean of its heads; 0: the guided head, else the last "
+                 "but one")
+      ->check(number<int64_t>(at_least(0)))
+      ->needs(alignment);
   app.add_flag("--json", arguments.json, "one JSON object");
   arguments.translations.hypothesis->excludes(model);
   auto* images = app.add_option("--images", arguments.images, "short for --data images=FILE");

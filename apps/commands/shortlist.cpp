@@ -30,7 +30,8 @@ ParallelCorpus read_pairs(const ShortlistArguments& arguments, const ModelFiles&
   const Config& config = model.config;
   std::vector<CorpusSpec> corpora = config.data.train;
   if (!arguments.data.empty()) corpora = {read_corpus(config, arguments.data)};
-  for (const CorpusSpec& corpus : corpora) {
+  for (CorpusSpec& corpus : corpora) {
+    corpus.alignments.clear();  // of the model's training
     if (corpus.has_target()) continue;
     fail(ErrorKind::kConfig, "[shortlist] expected pairs of sources and targets, got ",
          corpus.str(), '.');

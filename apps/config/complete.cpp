@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "apps/config/sections.h"
+#include "nn/models/translate.h"
 #include "nn/models/vision_transformer.h"
 
 namespace tapestry {
@@ -67,6 +68,16 @@ void add_chat_symbols(Config& config) {
   }
 }
 
+// The file stands beside those of the pairs, and the model knows the head that learns from it.
+void derive_alignment(Config& config) {
+  const TrainingOptions& training = config.training;
+  const int64_t layer = training.alignment_layer;
+  for (CorpusSpec& corpus : config.data.train) corpus.alignments = training.alignments;
+  config.model.alignment_layer = training.alignments.empty() ? 0
+                                 : layer > 0                 ? layer
+                                             : usual_alignment_layer(config.model.decoder_layers);
+}
+
 }  // namespace
 
 bool has_pooler(const Config& config) {
@@ -129,6 +140,7 @@ void derive(Config& config) {
   config.denoising.max_length = config.data.corpus.max_length;
   config.denoising.noise_density = config.denoising.density();
   settle_sizes(config.model);
+  derive_alignment(config);
   config.schedule.max_steps = config.training.max_steps;
   config.schedule.model_size = config.model.hidden_size;
   if (config.training.metric_for_best_model.empty()) {

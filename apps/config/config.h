@@ -73,6 +73,9 @@ struct TrainingOptions {
   std::string teacher;  ///< run or checkpoint whose predictions are learnt, too; empty: none
   double teacher_weight = 0.5;     ///< of the divergence from it (Distillation)
   double teacher_temperature = 1;  ///< divides the logits of both
+  std::string alignments;          ///< guided_alignment.file of the training pairs; empty: none
+  double alignment_weight = 0.1;   ///< of the loss of the guided attention
+  int64_t alignment_layer = 0;     ///< of the decoder, from 1; 0: usual_alignment_layer()
   double max_grad_norm = 0;        ///< clips the global norm; 0: off
   double clip_value = 0;           ///< clips each element; 0: off
   double ema_decay = 0;            ///< exponential moving average of the weights; 0: off

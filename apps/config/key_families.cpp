@@ -28,7 +28,8 @@ std::vector<Probe> probes() {
               {"model.kv_latent_size", "model.kv_latent_size=2"},
               {"training.lora.rank", "training.lora.rank=2"},
               {"training.max_hours", "training.max_hours=1"},
-              {"training.teacher", "training.teacher=x"}});
+              {"training.teacher", "training.teacher=x"},
+              {"training.guided_alignment.file", "training.guided_alignment.file=x"}});
   return all;
 }
 constexpr const char* kEmptyCorpus = "data.train={}";  // with the keys that it would need

@@ -320,6 +320,27 @@ void check_teacher(Rules& rules, const TrainingOptions& training) {
   });
 }
 
+void check_alignment(Rules& rules, const Config& config) {
+  const TrainingOptions& training = config.training;
+  if (training.alignments.empty()) return;
+  rules.of("training.guided_alignment", {"model"}, {}, [&](const OptionReport& report) {
+    const int64_t layers = config.model.decoder_layers;
+    report.expect(config.model_type == ModelType::kEncoderDecoder, "file",
+                  "is for model.type: encoder_decoder, got ", name_of(config.model_type), '.');
+    report.expect(training.alignment_layer <= layers, "layer", "must be at most ", layers,
+                  ", the model's decoder_layers, got ", training.alignment_layer, '.');
+    const size_t corpora = config.data.train.size();
+    report.expect(corpora == 1, "file", "belongs to one corpus, got ", corpora,
+                  " in data.train: join their files in the same order.");
+    report.expect(corpora != 1 || !config.data.train[0].source.empty(), "file",
+                  "needs data.train with source and target, got ",
+                  corpora == 1 ? config.data.train[0].str() : "", '.');
+    const bool sampled = config.variation.source.is_on() || config.variation.target.is_on();
+    report.expect(!sampled, "file",
+                  "does not go with tokenizer.sampling, whose pieces differ from epoch to epoch.");
+  });
+}
+
 // Vectors of texts learn from the other pairs of a batch, and one model reads both sides.
 void check_embedding(Rules& rules, const Config& config) {
   if (!config.task->can(kEmbedsTexts)) return;
@@ -396,6 +417,7 @@ void check_rules(const Config& config, const KeyReport& report) {
   check_schedule(rules, config);
   check_measures(rules, config);
   check_teacher(rules, config.training);
+  check_alignment(rules, config);
   check_lora_base(rules, config);
   check_distributed(rules, config);
   check_evaluation(rules, config.evaluation);

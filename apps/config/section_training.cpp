@@ -266,6 +266,25 @@ void bind_teacher(ConfigSection& s, Config& config) {
             between(0.01, 100));
 }
 
+// Attention that learns from alignments of the training's words.
+void bind_alignment(ConfigSection& s, Config& config) {
+  TrainingOptions& training = config.training;
+  s.read_input_file(
+      "file", training.alignments,
+      "File with the alignment of each pair of data.train, as fast_align, eflomal and translate "
+      "--alignments write it: 0-0 1-2 are pairs of words from 0, of the source and the target, "
+      "where words stand between spaces. data.train must be one corpus of source and target.");
+  const bool guided = s.given("file") || !training.alignments.empty();
+  s.read_if(guided, "without file", "weight", training.alignment_weight,
+            "Of the cross-entropy between the alignment and the attention, beside the loss of the "
+            "translation; both are per target token.",
+            above_up_to(0, 1000));
+  s.read_if(guided, "without file", "layer", training.alignment_layer,
+            "The layer of the decoder, from 1, whose first head learns to align; 0: the last but "
+            "one, or the only one. translate --alignments then reads this head.",
+            between(0, 1 << 16));
+}
+
 // What an update is made of.
 void bind_update(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
@@ -289,6 +308,9 @@ void bind_update(ConfigSection& s, Config& config) {
             "rounds. 0: off.",
             between(0, 1000));
   bind_teacher(s, config);
+  s.section_if(translates && config.task->can(kTranslates), with_task, "guided_alignment",
+               "Attention that learns from alignments of words (of type: encoder_decoder).",
+               [&](ConfigSection& a) { bind_alignment(a, config); });
   s.read("max_grad_norm", training.max_grad_norm,
          "Scales all gradients down to this norm together; 0: off.", at_least(0));
   s.read("clip_value", training.clip_value, "Clips each element of the gradients; 0: off.",

@@ -70,9 +70,10 @@ std::string file_name(const std::string& path) {
   return name.empty() ? fs::path(path).parent_path().filename().string() : name.string();
 }
 
-constexpr std::array kFiles = {&CorpusSpec::source, &CorpusSpec::target, &CorpusSpec::ding,
-                               &CorpusSpec::text,   &CorpusSpec::images, &CorpusSpec::labels,
-                               &CorpusSpec::squad,  &CorpusSpec::conll,  &CorpusSpec::pair_weights};
+constexpr std::array kFiles = {
+    &CorpusSpec::source,       &CorpusSpec::target,    &CorpusSpec::ding,  &CorpusSpec::text,
+    &CorpusSpec::images,       &CorpusSpec::labels,    &CorpusSpec::squad, &CorpusSpec::conll,
+    &CorpusSpec::pair_weights, &CorpusSpec::alignments};
 
 // The config without the folders of this machine.
 Config without_folders(Config config) {
@@ -83,9 +84,9 @@ Config without_folders(Config config) {
       cut(corpus.records.path);
     }
   }
-  for (std::string* path :
-       {&config.output_dir, &config.init_from, &config.data.cache_dir, &config.tokenizer.path,
-        &config.tokenizer.source_path, &config.tokenizer.target_path}) {
+  for (std::string* path : {&config.output_dir, &config.init_from, &config.data.cache_dir,
+                            &config.tokenizer.path, &config.tokenizer.source_path,
+                            &config.tokenizer.target_path, &config.training.alignments}) {
     cut(*path);
   }
   return config;

@@ -54,6 +54,7 @@ std::vector<std::string> changed_keys(const Config& old, const Config& config, b
   std::vector<std::string> changed;
   const auto note = [&](const std::string& key) {
     if (knows_files && is_below(key, {"data"}) && is_path_of_data(key)) return;
+    if (knows_files && key == "training.guided_alignment.file") return;
     // The templates themselves are compared.
     if (key == "data.chat_template" || key == "data.chat_template_path") return;
     changed.push_back(key);

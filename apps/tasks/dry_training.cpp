@@ -53,9 +53,13 @@ CrossEntropy loss_of_pairs(const Model& model, const BatchSizes& batch, const Dr
   const Device device = parse_device(config.device);
   const double alpha = config.training.r_drop;
   const int64_t rows = rows_of_passes(batch, config);
-  const EncoderDecoder::Batch pairs{ids(rows, batch.source, device),
-                                    lengths(rows, batch.source, device),
-                                    ids(rows, batch.target, device), targets(batch, 1)};
+  EncoderDecoder::Batch pairs{ids(rows, batch.source, device), lengths(rows, batch.source, device),
+                              ids(rows, batch.target, device), targets(batch, 1)};
+  if (config.model.alignment_layer > 0) {
+    pairs.alignment = {Tensor::zeros({batch.rows, batch.target, batch.source}).to(device),
+                       Tensor::zeros({rows, 1, batch.source}).to(device),
+                       config.training.alignment_weight};
+  }
   return alpha > 0 ? r_drop_loss(model, pairs, options, alpha)
                    : training_loss(model, pairs, options, run.teacher);
 }

@@ -26,6 +26,16 @@ inline EncoderDecoder::Batch both_on_device(const TranslationBatch& batch, Devic
           twice(batch.target_in).to(device), batch.target_out};
 }
 
+/// What the attention learns from a batch in training; nothing without alignments.
+inline GuidedAlignment alignment_of(const TranslationBatch& batch, const Config& config,
+                                    Device device) {
+  if (!batch.alignment.defined()) return {};
+  const Tensor lengths =
+      config.training.r_drop > 0 ? twice(batch.source_lengths) : batch.source_lengths;
+  return {batch.alignment.to(device), hidden_keys(lengths, batch.source.shape()[1]).to(device),
+          config.training.alignment_weight};
+}
+
 template <class Model>
 CrossEntropy loss_of(const TranslationModel<Model>& model, const TranslationBatch& batch,
                      CrossEntropyOptions options) {
@@ -52,11 +62,13 @@ struct PairKind {
   CrossEntropy loss(const TranslationBatch& batch, const CrossEntropyOptions& options) const {
     CrossEntropyOptions weighted = options;
     weighted.weights = batch.target_weights;
+    const Device device = model->device();
     const double alpha = model->config.training.r_drop;
-    if (alpha > 0) {
-      return r_drop_loss(model->model, both_on_device(batch, model->device()), weighted, alpha);
-    }
-    return training_loss(model->model, on_device(batch, model->device()), weighted, teacher.get());
+    EncoderDecoder::Batch rows =
+        alpha > 0 ? both_on_device(batch, device) : on_device(batch, device);
+    rows.alignment = alignment_of(batch, model->config, device);
+    if (alpha > 0) return r_drop_loss(model->model, rows, weighted, alpha);
+    return training_loss(model->model, rows, weighted, teacher.get());
   }
   std::vector<std::string> texts(const TranslationBatch& batch) const {
     const TokenizerPair& tokenizers = model->tokenizers;

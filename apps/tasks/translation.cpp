@@ -36,7 +36,9 @@ ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>
   CorpusOptions whole = config.data.corpus;
   whole.overlong = "truncate";
   whole.keep_text = true;
-  return load_parallel(corpora, tokenizers, whole, context);
+  std::vector<CorpusSpec> measured = corpora;
+  for (CorpusSpec& corpus : measured) corpus.alignments.clear();  // of training data
+  return load_parallel(measured, tokenizers, whole, context);
 }
 
 struct Translated {
@@ -168,6 +170,18 @@ std::map<std::string, double> measure_pairs(const TranslationModel<Model>& model
   return metrics;
 }
 
+// How much of the training data is aligned.
+void report_alignments(const ParallelCorpus& pairs, const Report& report) {
+  if (!pairs.has_alignments()) return;
+  int64_t aligned = 0, links = 0;
+  for (int64_t i = 0; i < pairs.size(); ++i) {
+    const int64_t of_pair = pairs.alignments.length(i) / 2;
+    aligned += of_pair > 0 ? 1 : 0, links += of_pair;
+  }
+  report(concat("alignments: ", links, " links of tokens in ", aligned, " of ", pairs.size(),
+                " pairs"));
+}
+
 // What training pairs become in each epoch; null: they stay as they are. Rows stay below
 // data.max_length, which a batch of tokens can hold.
 std::shared_ptr<const TextVariation> variation_of(const Config& config, const PairRows& rows,
@@ -193,6 +207,7 @@ struct TranslationKind : PairKind<Model> {
                           load_context(config, report, "train"));
     train.variation = variation;
     report_counts("training data", train, report);
+    report_alignments(train, report);
     warn_of_long_targets(train, config.generation, report);
     held_out = load_held_out_sets<ParallelCorpus>(
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {

@@ -45,6 +45,9 @@ struct TranslationBatch {
   Tensor target_lengths;  ///< (B): tokens of each row of target_in and of target_out
   /// (B, T) float32: the weight of each row's pair; undefined: each is 1.
   Tensor target_weights = {};
+  /// (B, T, S) float32: of each target token, which share of its pair's weight each source token
+  /// has that it is aligned with; a token without a link has zeros. Undefined: no alignments.
+  Tensor alignment = {};
   int64_t rows = 0;           ///< B
   int64_t source_tokens = 0;  ///< without padding: sums of the lengths
   int64_t target_tokens = 0;

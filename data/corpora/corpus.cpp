@@ -217,7 +217,8 @@ constexpr std::pair<const char*, std::string CorpusSpec::*> kFiles[] = {
     {"labels", &CorpusSpec::labels},
     {"squad", &CorpusSpec::squad},
     {"conll", &CorpusSpec::conll},
-    {"pair_weights", &CorpusSpec::pair_weights}};
+    {"pair_weights", &CorpusSpec::pair_weights},
+    {"alignments", &CorpusSpec::alignments}};
 
 }  // namespace
 
@@ -313,6 +314,8 @@ void CorpusSpec::validate(const OptionReport& report) const {
   report.expect(pair_weights.empty() || it == Kind::kParallel, "pair_weights",
                 "stand beside source and target, got ", str(),
                 "; records have pair_weight_column.");
+  report.expect(alignments.empty() || it == Kind::kParallel, "alignments",
+                "stand beside source and target, got ", str(), '.');
   report.expect(pair_weight_column.empty() || (it == Kind::kPairs && has_records()),
                 "pair_weight_column", "belongs to pairs in a ", record_format_names(), ", got ",
                 str(), '.');
@@ -321,7 +324,8 @@ void CorpusSpec::validate(const OptionReport& report) const {
 std::string CorpusSpec::str() const {
   std::vector<std::string> names;
   for (const std::string& key : file_keys()) {
-    if (key != "pair_weights" && !file(key).empty()) names.push_back(file(key));
+    const bool beside = key == "pair_weights" || key == "alignments";
+    if (!beside && !file(key).empty()) names.push_back(file(key));
   }
   return join(names, ", ");
 }

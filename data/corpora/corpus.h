@@ -22,7 +22,8 @@
 //
 // These are errors: files of a pair with different numbers of lines, a corpus with nothing left,
 // ill-formed UTF-8 or a NUL byte in a file that is one document, a header without a column that is
-// asked for, records of which the first hundred are all odd, and the errors of data/files/text.h.
+// asked for, records of which the first hundred are all odd, an alignment that is not one of the
+// words of its pair, and the errors of data/files/text.h.
 #pragma once
 
 #include <bit>
@@ -39,6 +40,7 @@
 #include "data/corpora/records/record_files.h"
 #include "data/corpora/text_variation.h"
 #include "data/corpora/token_table.h"
+#include "data/corpora/word_links.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
@@ -118,6 +120,8 @@ struct CorpusSpec {
   /// 1.
   std::string pair_weights, pair_weight_column;
   static constexpr double kLargestPairWeight = 1e6;
+  /// A file with the alignment of each pair (parse_word_links()), beside source and target.
+  std::string alignments;
 
   enum class Kind {
     kParallel,
@@ -174,8 +178,9 @@ struct TextPair {
   std::string rejected = {};  ///< of kPreferences: the worse answer; the target is the better one
   /// Of kTalks: the bytes of the source that are learnt; the target is empty.
   std::vector<std::pair<int64_t, int64_t>> answers = {};
-  std::string place;  ///< "file:line" of its first line, for messages
-  float weight = 1;   ///< in the loss; positive
+  std::string place;                 ///< "file:line" of its first line, for messages
+  float weight = 1;                  ///< in the loss; positive
+  std::vector<WordLink> links = {};  ///< of its words, where the corpus has alignments
 };
 
 /// Streams the usable pairs of one corpus; it applies every filter except the length limit.
@@ -295,6 +300,8 @@ struct ParallelCorpus {
   TextLists source_text;  ///< filled with keep_text only; never truncated
   TextLists target_text;
   TokenLists weights;  ///< of each pair, as bits; without rows: each is 1
+  /// Of each pair the tokens that belong together, as token_links(); without rows: not known.
+  TokenLists alignments;
   FilterCounts counts;
   std::vector<int64_t> parts;  ///< pairs of each corpus of a list
   bool from_cache = false;     ///< nothing was encoded
@@ -305,6 +312,7 @@ struct ParallelCorpus {
 
   int64_t size() const { return source.size(); }
   bool has_weights() const { return weights.size() > 0; }
+  bool has_alignments() const { return alignments.size() > 0; }
   float weight(int64_t i) const { return has_weights() ? std::bit_cast<float>(weights[i][0]) : 1; }
 };
 

@@ -97,8 +97,8 @@ std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& sp
                tags_column, x_column, y_column, x_columns, class_column, prompt, answer,
                messages_column, chosen, rejected, prompt_column, chosen_column, rejected_column,
                chat, ding, direction, min_words, text, documents, images, labels, squad, conll,
-               range_begin, range_end, split, limit, weight, pair_weights, pair_weight_column] =
-      spec;
+               range_begin, range_end, split, limit, weight, pair_weights, pair_weight_column,
+               alignments] = spec;
   static_cast<void>(weight);
   std::vector<std::string> files;
   for (const std::string& key : CorpusSpec::file_keys()) {

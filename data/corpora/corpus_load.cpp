@@ -129,6 +129,16 @@ void check_pairs(const std::vector<CorpusSpec>& specs, const CorpusOptions& opti
   }
 }
 
+// True if the pairs of a row's alignment are of tokens that the row has.
+bool links_tokens(const TokenTable& rows, int64_t row, int64_t column) {
+  const std::span<const int32_t> pairs = rows.list(row, column);
+  if (pairs.size() % 2 != 0) return false;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    if (pairs[i] < 0 || pairs[i] >= rows.length(row, static_cast<int64_t>(i % 2))) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const TokenizerPair& tokenizers,
@@ -144,21 +154,24 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
   check_pairs(specs, options);
   const bool texts = options.keep_text;
   const bool weighted = std::ranges::any_of(specs, &CorpusSpec::has_pair_weights);
-  if (texts && weighted) {
-    fail(ErrorKind::kConfig, "[data] pairs that are measured have no weights.");
+  const bool aligned =
+      std::ranges::any_of(specs, [](const CorpusSpec& spec) { return !spec.alignments.empty(); });
+  if (texts && (weighted || aligned)) {
+    fail(ErrorKind::kConfig, "[data] pairs that are measured have no weights and no alignments.");
   }
-  const int64_t weights = 2;  // their column
+  const int64_t weights = 2, alignments = 3;  // their columns
   const auto is_weight = [](std::span<const int32_t> list) {
     const float weight = list.size() == 1 ? std::bit_cast<float>(list[0]) : 0;
     return weight > 0 && weight <= CorpusSpec::kLargestPairWeight;
   };
   const auto table =
       load_table({.kind = texts      ? "pairs-with-text"
+                          : aligned  ? "pairs-with-alignments"
                           : weighted ? "pairs-with-weights"
                                      : "pairs",
-                  .columns = texts      ? 4
-                             : weighted ? 3
-                                        : 2,
+                  .columns = texts || aligned ? 4
+                             : weighted       ? 3
+                                              : 2,
                   .specs = specs,
                   .source_tokenizer = *tokenizers.source,
                   .target_tokenizer = tokenizers.target.get(),
@@ -166,6 +179,9 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
                   .add =
                       [=](const EncodedPair& pair, TableBuilder& rows) {
                         const auto weight = std::bit_cast<int32_t>(pair.text.weight);
+                        if (aligned) {
+                          return rows.add({pair.source, pair.target, {&weight, 1}, pair.alignment});
+                        }
                         if (weighted) return rows.add({pair.source, pair.target, {&weight, 1}});
                         if (!texts) return rows.add({pair.source, pair.target});
                         rows.add({pair.source, pair.target, ids_of_text(pair.text.source),
@@ -174,8 +190,10 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
                   .is_sound =
                       [=](const TokenTable& rows) {
                         bool sound = true;
-                        for (int64_t i = 0; weighted && sound && i < rows.rows(); ++i) {
-                          sound = is_weight(rows.list(i, weights));
+                        const bool more = weighted || aligned;
+                        for (int64_t i = 0; more && sound && i < rows.rows(); ++i) {
+                          sound = is_weight(rows.list(i, weights)) &&
+                                  (!aligned || links_tokens(rows, i, alignments));
                         }
                         return sound;
                       }},
@@ -188,6 +206,7 @@ ParallelCorpus load_parallel(const std::vector<CorpusSpec>& specs, const Tokeniz
     corpus.target_text = TextLists(table, 3);
   }
   if (weighted) corpus.weights = TokenLists(table, weights);
+  if (aligned) corpus.alignments = TokenLists(table, alignments);
   corpus.counts = table->facts().counts;
   corpus.parts = table->facts().parts;
   corpus.from_cache = table->from_cache();

@@ -70,6 +70,16 @@ void count_unknown(const EncodedPair& pair, const TableRequest& request, FilterC
   }
 }
 
+// A side that was cut takes the links of its lost tokens along.
+void cut_alignment(EncodedPair& pair) {
+  std::vector<int32_t> kept;
+  for (size_t i = 0; i + 1 < pair.alignment.size(); i += 2) {
+    const int32_t s = pair.alignment[i], t = pair.alignment[i + 1];
+    if (s < std::ssize(pair.source) && t < std::ssize(pair.target)) kept.insert(kept.end(), {s, t});
+  }
+  pair.alignment = std::move(kept);
+}
+
 // Applies the length rule; false when the pair is dropped.
 bool fit_length(EncodedPair& pair, const TableRequest& request, FilterCounts& counts) {
   const LengthRule& rule = request.rule;
@@ -91,6 +101,7 @@ bool fit_length(EncodedPair& pair, const TableRequest& request, FilterCounts& co
   }
   if (pair.source.size() > most) pair.source.resize(most);
   if (pair.target.size() > most) pair.target.resize(most);
+  cut_alignment(pair);
   ++counts.truncated;
   ++counts.kept;
   return true;
@@ -121,6 +132,14 @@ Block read_block(PairReader& reader) {
   return block;
 }
 
+// The tokens of the words that belong together.
+void align(EncodedPair& pair, const TableRequest& request) {
+  if (pair.text.links.empty() || request.target_tokenizer == nullptr) return;
+  pair.alignment =
+      token_links(pair.text.links, words_of_tokens(request.source_tokenizer, pair.text.source),
+                  words_of_tokens(*request.target_tokenizer, pair.text.target));
+}
+
 void encode_block(std::vector<EncodedPair>& pairs, const TableRequest& request) {
   const Tokenizer* const target = request.target_tokenizer;
   parallel_ranges(std::ssize(pairs), kTilePairs, [&](int64_t begin, int64_t end) {
@@ -134,6 +153,7 @@ void encode_block(std::vector<EncodedPair>& pairs, const TableRequest& request) 
       if (target == nullptr) continue;
       pair.target = request.rule.one_row ? target->encode_continuation(pair.text.target)
                                          : target->encode(pair.text.target);
+      align(pair, request);
     }
   });
 }

@@ -18,7 +18,8 @@ struct EncodedPair {
   TextPair text;
   std::vector<int32_t> source;
   std::vector<int32_t> target;
-  std::vector<int32_t> rejected = {};  ///< of text.rejected
+  std::vector<int32_t> rejected = {};   ///< of text.rejected
+  std::vector<int32_t> alignment = {};  ///< token_links() of text.links, as far as both sides go
 };
 
 /// The limit of a row: `max_length` tokens, of which `specials` are bos and eos.

@@ -24,6 +24,7 @@ class ParallelReader : public FilteringReader {
   explicit ParallelReader(const CorpusSpec& spec)
       : FilteringReader(spec), source_(spec.source), target_(spec.target) {
     if (!spec.pair_weights.empty()) weights_.emplace(spec.pair_weights);
+    if (!spec.alignments.empty()) alignments_.emplace(spec.alignments);
   }
 
  protected:
@@ -32,6 +33,12 @@ class ParallelReader : public FilteringReader {
     const bool target = target_.next(pair.target);
     if (source != target || (weights_ && weights_->next(weight_) != source)) fail_lengths();
     pair.place = target_.place();
+    if (!alignments_) return source;
+    if (alignments_->next(line_) != source) fail_lengths();
+    pair.links.clear();
+    if (source) {
+      pair.links = parse_word_links(line_, pair.source, pair.target, alignments_->place());
+    }
     return source;
   }
 
@@ -43,12 +50,15 @@ class ParallelReader : public FilteringReader {
       return concat(lines.path(), " has ", lines.line_number());
     };
     fail(ErrorKind::kData, "[data] ", length_of(source_), " lines, ", length_of(target_),
-         weights_ ? concat(", ", length_of(*weights_)) : "", '.');
+         weights_ ? concat(", ", length_of(*weights_)) : "",
+         alignments_ ? concat(", ", length_of(*alignments_)) : "", '.');
   }
 
   LineReader source_;
   LineReader target_;
   std::optional<LineReader> weights_;
+  std::optional<LineReader> alignments_;
+  std::string line_;
 };
 
 class TextReader : public FilteringReader {

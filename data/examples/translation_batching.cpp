@@ -79,6 +79,7 @@ TranslationBatch rows_of(const TranslationBatch& batch, int64_t begin, int64_t e
                         .target_out = rows(batch.target_out),
                         .target_lengths = rows(batch.target_lengths),
                         .target_weights = rows(batch.target_weights),
+                        .alignment = rows(batch.alignment),
                         .rows = rows.count(),
                         .indices = rows(batch.indices)};
   part.source_tokens = sum_of(part.source_lengths);
@@ -108,7 +109,28 @@ TranslationBatch empty_batch(const ParallelCorpus& corpus, const std::vector<Row
   if (corpus.has_weights()) {
     batch.target_weights = Tensor::empty({rows, target_width}, DType::kFloat32);
   }
+  if (corpus.has_alignments()) {
+    batch.alignment = Tensor::zeros({rows, target_width, source_width}, DType::kFloat32);
+  }
   return batch;
+}
+
+// Fills a row of TranslationBatch::alignment, which is 0. The tokens stand behind the beginnings of
+// their frames, and target token t is at place t of target_out: it is predicted there.
+void fill_alignment(const ParallelCorpus& corpus, int64_t pair, float* row, int64_t source_width) {
+  const std::span<const int32_t> links = corpus.alignments[pair];
+  const int64_t source = std::ssize(corpus.rows.source.before);
+  const int64_t target = std::ssize(corpus.rows.target.before);
+  std::vector<int32_t> counts;  // of the links of each target token
+  for (size_t i = 1; i < links.size(); i += 2) {
+    counts.resize(std::max(counts.size(), static_cast<size_t>(links[i]) + 1));
+    ++counts[static_cast<size_t>(links[i])];
+  }
+  for (size_t i = 0; i + 1 < links.size(); i += 2) {
+    const int32_t s = links[i], t = links[i + 1];
+    row[(target + t) * source_width + source + s] =
+        corpus.weight(pair) / static_cast<float>(counts[static_cast<size_t>(t)]);
+  }
 }
 
 }  // namespace
@@ -139,9 +161,14 @@ TranslationBatch make_translation_batch(const ParallelCorpus& corpus,
     std::fill(in + length.target, in + target_width, around.target_filler);
     batch.source_lengths.data<int32_t>()[row] = static_cast<int32_t>(length.source);
     batch.target_lengths.data<int32_t>()[row] = static_cast<int32_t>(length.target);
+    const int64_t number = indices[static_cast<size_t>(row)];
+    if (corpus.has_alignments()) {
+      float* const shares = batch.alignment.data<float>() + row * target_width * source_width;
+      fill_alignment(corpus, number, shares, source_width);
+    }
     if (!corpus.has_weights()) continue;
     std::fill_n(batch.target_weights.data<float>() + row * target_width, target_width,
-                corpus.weight(indices[static_cast<size_t>(row)]));
+                corpus.weight(number));
   }
   return batch;
 }

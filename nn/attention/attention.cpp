@@ -207,7 +207,7 @@ Var CrossAttention::keys_and_values(const Var& memory) const {
 }
 
 Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths,
-                           const Tensor& mask) const {
+                           const Tensor& mask, GuidedHead* guided) const {
   const AttentionOptions how{.heads = options.heads,
                              .kv_heads = options.kv_heads,
                              .key_lengths = memory_lengths,
@@ -218,6 +218,10 @@ Var CrossAttention::attend(const Var& x, const Var& memory_kv, const Tensor& mem
                              .mask = mask};
   const Var query = qk_norm.queries(q(x));
   record_packed(query, 0, memory_kv, 0, options, how);
+  if (guided != nullptr) {
+    const int64_t size = options.head_size();
+    guided->attend(slice(query, 2, 0, size), slice(memory_kv, 2, 0, size), how);
+  }
   return out(attention(query, memory_kv, how));
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/option_report.h"
+#include "nn/attention/guided_alignment.h"
 #include "nn/attention/key_value_cache.h"
 #include "nn/layers/layers.h"
 
@@ -136,14 +137,15 @@ struct CrossAttention {
   CrossAttention(const Options& options, const ParamScope& scope);
 
   Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths,
-                 const Tensor& mask = {}) const {
-    return attend(x, keys_and_values(memory), memory_lengths, mask);
+                 const Tensor& mask = {}, GuidedHead* guided = nullptr) const {
+    return attend(x, keys_and_values(memory), memory_lengths, mask, guided);
   }
   /// memory (B, S, D) -> (B, S, G * (K + Kv)).
   Var keys_and_values(const Var& memory) const;
-  /// With the keys and values of the memory, computed before.
+  /// With the keys and values of the memory, computed before. Sets the weights of `guided`, if it
+  /// is given.
   Var attend(const Var& x, const Var& memory_kv, const Tensor& memory_lengths,
-             const Tensor& mask = {}) const;
+             const Tensor& mask = {}, GuidedHead* guided = nullptr) const;
   /// One token of each sequence, x (R, 1, D), with the memories that a cache holds.
   Var step(const Var& x, const KeyValueCache& memory, const DecodingStep& held) const;
 

@@ -8,7 +8,8 @@
 
 namespace tapestry {
 
-/// The hidden states of a batch's targets, by an EncoderDecoder or a RnnAttention ...
+/// The hidden states of a batch's targets, by an EncoderDecoder or a RnnAttention, whatever its
+/// alignment ...
 template <class Model>
 requires(!std::is_same_v<Model, LanguageModel>) Var
     target_states(const Model& model, const EncoderDecoder::Batch& batch) {
@@ -40,8 +41,15 @@ template <class Model, class Batch>
 CrossEntropy distilled_loss(const Model& model, const Batch& batch, CrossEntropyOptions options,
                             const Distillation& teacher) {
   options.ignore_index = model.vocabulary.no_target;
-  const Var logits = model.logits(target_states(model, batch));
-  return distilled_cross_entropy(logits, targets_of(batch), options, teacher);
+  const auto loss_of = [&](const Var& hidden) {
+    return distilled_cross_entropy(model.logits(hidden), targets_of(batch), options, teacher);
+  };
+  if constexpr (requires { batch.alignment; }) {
+    const TargetStates states(model, batch);
+    return states.with_alignment(loss_of(states.hidden), batch.alignment, options.normalizer);
+  } else {
+    return loss_of(target_states(model, batch));
+  }
 }
 
 }  // namespace tapestry

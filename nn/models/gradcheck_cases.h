@@ -75,5 +75,6 @@ void add_blocks(Cases& cases, const Inputs& in);
 /// R-Drop of models that write and of classifiers.
 void add_r_drop(Cases& cases, const Inputs& in);
 void add_preferences(Cases& cases, const Inputs& in);
+void add_alignments(Cases& cases, const Inputs& in);
 
 }  // namespace tapestry::gradchecks

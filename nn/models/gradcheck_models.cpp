@@ -392,6 +392,7 @@ std::vector<GradcheckCase> model_gradchecks(const GradcheckPlace& place) {
   add_blocks(cases, in);
   add_pairs(cases, in);
   add_r_drop(cases, in);
+  add_alignments(cases, in);
   add_preferences(cases, in);
   add_relative_positions(cases, in);
   add_causal_models(cases, in);

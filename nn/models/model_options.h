@@ -119,9 +119,12 @@ struct ModelOptions {
   bool unit_vectors = true;         ///< the vectors of texts have length 1
   bool distillation_token = false;  ///< a learned token behind a Vision Transformer's CLS (DeiT)
   AttentionPooling::Options pooling = {};  ///< of attention pooling, which reads nothing else here
-  double dropout = 0.1;                    ///< of embeddings and sub-layer outputs
-  double attention_dropout = 0.0;          ///< of attention weights
-  double activation_dropout = 0.0;         ///< inside the feed-forward network
+  /// The layer of the decoder, from 1, whose first head's attention to the source was guided by
+  /// alignments; 0: none. It changes no output.
+  int64_t alignment_layer = 0;
+  double dropout = 0.1;             ///< of embeddings and sub-layer outputs
+  double attention_dropout = 0.0;   ///< of attention weights
+  double activation_dropout = 0.0;  ///< inside the feed-forward network
   /// Training keeps only the input of each layer, and backward computes the rest again: less memory
   /// for about a third more time, the same bits (autograd/recompute.h).
   bool recompute = false;

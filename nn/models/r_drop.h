@@ -19,14 +19,15 @@ CrossEntropy r_drop_of_logits(const Var& logits, const Tensor& targets,
 Tensor twice(const Tensor& rows);
 
 /// That loss by a model that is an EncoderDecoder or a RnnAttention. The inputs of `batch` have the
-/// rows of both passes (twice()), its target_out has those of one.
+/// rows of both passes (twice()), its target_out and the shares of its alignment have those of one.
 template <class Model>
 CrossEntropy r_drop_loss(const Model& model, const EncoderDecoder::Batch& batch,
                          CrossEntropyOptions options, double alpha) {
-  const Var memory = model.encode(batch.source, batch.source_lengths);
-  const Var hidden = model.decode(batch.target_in, memory, batch.source_lengths);
+  const TargetStates states(model, batch);
   options.ignore_index = model.vocabulary.no_target;
-  return r_drop_of_logits(model.logits(hidden), batch.target_out, options, alpha);
+  return states.with_alignment(
+      r_drop_of_logits(model.logits(states.hidden), batch.target_out, options, alpha),
+      batch.alignment, options.normalizer);
 }
 
 }  // namespace tapestry

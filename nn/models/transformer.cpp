@@ -15,11 +15,11 @@ DecoderLayer::DecoderLayer(const ModelOptions& options, const ParamScope& scope)
 // Padding in the target needs no mask: it comes after the real tokens, which see no later ones, and
 // the loss ignores it.
 Var DecoderLayer::operator()(const Var& x, const Var& memory, const Tensor& memory_lengths,
-                             const AttentionContext& context) const {
+                             const AttentionContext& context, GuidedHead* guided) const {
   const Var h = self_attention_norm(
       x, [&](const Var& x) { return self_attention(x, {}, /*causal=*/true, context); });
   const Var c = cross_attention_norm(
-      h, [&](const Var& h) { return cross_attention(h, memory, memory_lengths); });
+      h, [&](const Var& h) { return cross_attention(h, memory, memory_lengths, {}, guided); });
   return feed_forward_norm(c, feed_forward);
 }
 
@@ -68,11 +68,19 @@ EncoderDecoder::EncoderDecoder(const ModelOptions& options, const Vocabulary& vo
   }
 }
 
-Var EncoderDecoder::decode(const Tensor& target_in, const Var& memory,
-                           const Tensor& source_lengths) const {
+Var EncoderDecoder::decode(const Tensor& target_in, const Var& memory, const Tensor& source_lengths,
+                           GuidedHead* guided) const {
+  check(guided == nullptr || options.alignment_layer > 0, "model",
+        "an alignment needs an alignment_layer, got 0.");
+  int64_t number = 0;
   Var x = target_embedding(target_in);
   const AttentionContext context{.relative_bias = decoder_positions.bias(target_in.shape()[1])};
   for (const DecoderLayer& layer : decoder_layers) {
+    // What the head gives is needed now: its layer keeps its activations.
+    if (guided != nullptr && ++number == options.alignment_layer) {
+      x = layer(x, memory, source_lengths, context, guided);
+      continue;
+    }
     x = run_layer(options.recompute, [&layer, x, memory, source_lengths, context] {
       return layer(x, memory, source_lengths, context);
     });
@@ -82,10 +90,10 @@ Var EncoderDecoder::decode(const Tensor& target_in, const Var& memory,
 }
 
 CrossEntropy EncoderDecoder::loss(const Batch& batch, CrossEntropyOptions options) const {
-  const Var memory = encode(batch.source, batch.source_lengths);
-  const Var hidden = decode(batch.target_in, memory, batch.source_lengths);
+  const TargetStates states(*this, batch);
   options.ignore_index = vocabulary.no_target;
-  return words.output.loss(hidden, batch.target_out, options);
+  return states.with_alignment(words.output.loss(states.hidden, batch.target_out, options),
+                               batch.alignment, options.normalizer);
 }
 
 void EncoderDecoder::add(const Tensor& source, const Tensor& source_lengths, State& state) const {

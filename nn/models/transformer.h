@@ -1,6 +1,8 @@
 // The encoder-decoder Transformer (Vaswani et al. 2017).
 #pragma once
 
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "nn/models/trunk.h"
@@ -22,9 +24,9 @@ struct DecoderLayerCache {
 
 struct DecoderLayer {
   DecoderLayer(const ModelOptions& options, const ParamScope& scope);
-  /// The context is that of the self-attention.
+  /// The context is that of the self-attention, the guided head one of the cross-attention.
   Var operator()(const Var& x, const Var& memory, const Tensor& memory_lengths,
-                 const AttentionContext& context = {}) const;
+                 const AttentionContext& context = {}, GuidedHead* guided = nullptr) const;
   /// One more token of each sequence: x (R, 1, D), with the memory of each.
   Var step(const Var& x, DecoderLayerCache& cache, const DecodingStep& step,
            const DecodingStep& memory, const AttentionContext& context = {}) const;
@@ -55,18 +57,22 @@ struct EncoderDecoder {
   Var encode(const Tensor& source, const Tensor& source_lengths) const {
     return encoder(source, source_lengths);
   }
-  /// Teacher forcing: target_in (B, T) starts with bos -> hidden states (B, T, D).
-  Var decode(const Tensor& target_in, const Var& memory, const Tensor& source_lengths) const;
+  /// Teacher forcing: target_in (B, T) starts with bos -> hidden states (B, T, D). Sets the weights
+  /// of `guided`, if it is given, to those of layer ModelOptions::alignment_layer.
+  Var decode(const Tensor& target_in, const Var& memory, const Tensor& source_lengths,
+             GuidedHead* guided = nullptr) const;
   /// hidden (..., D) -> logits (..., V).
   Var logits(const Var& hidden) const { return words.output(hidden); }
 
   struct Batch {
-    Tensor source;          ///< (B, S)
-    Tensor source_lengths;  ///< (B)
-    Tensor target_in;       ///< (B, T): bos, y_1, ...
-    Tensor target_out;      ///< (B, T): y_1, ..., eos, then no target
+    Tensor source;                   ///< (B, S)
+    Tensor source_lengths;           ///< (B)
+    Tensor target_in;                ///< (B, T): bos, y_1, ...
+    Tensor target_out;               ///< (B, T): y_1, ..., eos, then no target
+    GuidedAlignment alignment = {};  ///< needs a ModelOptions::alignment_layer
   };
-  /// Cross-entropy of target_out; tokens without target are ignored.
+  /// Cross-entropy of target_out; tokens without target are ignored. With the alignment's, if there
+  /// is one.
   CrossEntropy loss(const Batch& batch, CrossEntropyOptions options) const;
 
   /// The decoding state of R target sequences: their tokens and their sources.
@@ -94,6 +100,32 @@ struct EncoderDecoder {
   RelativePositions decoder_positions;
   std::vector<DecoderLayer> decoder_layers;
   std::vector<Norm> decoder_norm;  ///< one with ModelOptions::has_final_norm(), else none
+};
+
+/// The hidden states of a batch's targets, by an EncoderDecoder or a RnnAttention (which has no
+/// alignment), and the attention that its alignment guides.
+struct TargetStates {
+  template <class Model>
+  TargetStates(const Model& model, const EncoderDecoder::Batch& batch)
+      : head{batch.alignment.hidden, {}} {
+    const Var memory = model.encode(batch.source, batch.source_lengths);
+    if constexpr (std::is_same_v<Model, EncoderDecoder>) {
+      GuidedHead* const guided = batch.alignment.exists() ? &head : nullptr;
+      hidden = model.decode(batch.target_in, memory, batch.source_lengths, guided);
+    } else {
+      check(!batch.alignment.exists(), "model", "a recurrent model has no guided alignment.");
+      hidden = model.decode(batch.target_in, memory, batch.source_lengths);
+    }
+  }
+  /// The loss of these states with that of the alignment, if there is one.
+  CrossEntropy with_alignment(CrossEntropy loss, const GuidedAlignment& alignment,
+                              double normalizer) const {
+    if (!alignment.exists()) return loss;
+    return tapestry::with_alignment(std::move(loss), head.log_weights, alignment, normalizer);
+  }
+
+  GuidedHead head;
+  Var hidden;
 };
 
 }  // namespace tapestry

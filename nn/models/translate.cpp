@@ -218,7 +218,9 @@ Tensor source_attention(const PairModel& model, const PairInput& input, int64_t 
          "[attention] expected a model that attends to the source, got one with model.attention: "
          "none.");
   }
-  if (layer == 0) layer = std::max<int64_t>(1, layers - 1);
+  const int64_t guided = transformer ? (*transformer)->options.alignment_layer : 0;
+  const bool first_head = layer == 0 && guided > 0;
+  if (layer == 0) layer = guided > 0 ? guided : usual_alignment_layer(layers);
   return std::visit(
       [&](const auto* m) {
         const Var memory = m->encode(input.source, input.lengths);
@@ -226,7 +228,8 @@ Tensor source_attention(const PairModel& model, const PairInput& input, int64_t 
         m->decode(input.target_in, memory, input.lengths);
         const int64_t index = transformer ? 2 * layer - 1 : 0;
         const Tensor& weights = recorder.maps().at(static_cast<size_t>(index)).weights;
-        return mean(Var(weights.to(Device{}).to(DType::kFloat64)), 1).value();
+        const Var all(weights.to(Device{}).to(DType::kFloat64));
+        return mean(first_head ? slice(all, 1, 0, 1) : all, 1).value();
       },
       model);
 }

@@ -70,13 +70,17 @@ struct PairInput {
   Tensor target_in;  ///< (B, T) int32: bos, y_1, ...
 };
 
+/// Of a decoder's layers, from 1: the last but one, whose attention is nearest to an alignment of
+/// words (Garg et al. 2019), or the only one.
+inline int64_t usual_alignment_layer(int64_t layers) { return layers > 1 ? layers - 1 : 1; }
+
 /// logits (B, T, V) of y_1, y_2, ...
 Var pair_logits(const PairModel& model, const PairInput& input);
 
 /// The share of its attention that each place of the target gives to each token of the source: (B,
 /// T, S) float64 in host memory, the mean over the heads; row t is the step that writes y_{t+1}.
-/// `layer` counts the decoder's from 1; 0: the last but one, whose attention is nearest to an
-/// alignment of words (Garg et al. 2019), or the only one. A recurrent model has one layer with
+/// `layer` counts the decoder's from 1; 0: the head that alignments guided, if the model has one,
+/// else usual_alignment_layer(). A recurrent model has one layer with
 /// attention. Throws Error(kConfig) if there is no such layer.
 Tensor source_attention(const PairModel& model, const PairInput& input, int64_t layer);
 

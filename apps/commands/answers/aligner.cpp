@@ -25,7 +25,8 @@ void add_alignments(CLI::App& app, AlignmentArguments& arguments) {
       ->check(CLI::IsMember({"words", "tokens"}))
       ->capture_default_str();
   app.add_option("--alignment-layer", arguments.layer,
-                 "of the decoder, from 1; 0: the last but one")
+                 "of the decoder, from 1, the mean of its heads; 0: the guided head, else the last "
+                 "but one")
       ->check(number<int64_t>(at_least(0)))
       ->capture_default_str();
 }

@@ -15,7 +15,7 @@ namespace tapestry {
 struct AlignmentArguments {
   std::string file = {};        ///< to write, "-": behind each translation, or ""
   std::string units = "words";  ///< words | tokens
-  int64_t layer = 0;            ///< of the decoder, from 1; 0: the last but one
+  int64_t layer = 0;            ///< as in source_attention()
 };
 /// --alignments, --alignment-units and --alignment-layer
 void add_alignments(CLI::App& app, AlignmentArguments& arguments);

@@ -43,6 +43,7 @@ std::vector<CorpusSpec> corpora_of(const DistilArguments& arguments, const Confi
     lines.text = std::filesystem::absolute(arguments.input).lexically_normal();
     corpora = {lines};
   }
+  for (CorpusSpec& corpus : corpora) corpus.alignments.clear();  // of the model's training
   const auto has_target = [](const CorpusSpec& spec) { return spec.has_target(); };
   if (arguments.choice.keep_best_by == KeepBestBy::kChrf &&
       !std::ranges::all_of(corpora, has_target)) {

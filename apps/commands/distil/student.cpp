@@ -16,6 +16,7 @@ void forget_training(Config& config) {
   config.training.freeze.clear();
   config.training.modules_to_save.clear();
   config.training.teacher.clear();
+  config.training.alignments.clear();
   config.distributed.parts = 0;
   config.batch.mix = {};
 }

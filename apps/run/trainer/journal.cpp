@@ -160,6 +160,7 @@ void Journal::count(const Update& update) {
   window_.loss += update.loss * update.size.targets;
   window_.nll += update.nll * update.size.targets;
   window_.divergence += update.divergence * update.size.targets;
+  window_.alignment += update.alignment * update.size.targets;
   window_.grad_norm = update.grad_norm;
 }
 
@@ -195,18 +196,22 @@ void Journal::write_line(const Line& line) {
   // The mean KL divergence of a target token, in nats.
   const bool taught = !training_.config.training.teacher.empty();
   const double divergence = window_.divergence / window_.targets;
-  const std::string teacher = taught ? fmt::format("  teacher {:.4f}", divergence) : "";
+  std::string more = taught ? fmt::format("  teacher {:.4f}", divergence) : "";
+  const bool aligned = training_.config.model.alignment_layer > 0;
+  const double alignment = window_.alignment / window_.targets;
+  if (aligned) more += fmt::format("  alignment {:.4f}", alignment);
   MetricValues of_ranks;
   const std::string ranks = report_ranks(of_ranks);
   training_.log.info(
       fmt::format("update {}  epoch {}  loss {:.4f}{}{}  lr {:.3g}  grad {:.3g}  "
                   "{:.0f} tokens/s{}  {} left",
-                  state.step, state.position.epoch, line.loss, nats, teacher, lr, window_.grad_norm,
+                  state.step, state.position.epoch, line.loss, nats, more, lr, window_.grad_norm,
                   line.rate, ranks, duration_text(line.left)));
   MetricValues values = {{"epoch", static_cast<double>(state.position.epoch)}, {"loss", line.loss}};
   if (likelihood) values.emplace_back("nll", line.nll);
   if (perplexity) values.emplace_back("ppl", std::exp(line.nll));
   if (taught) values.emplace_back("teacher_divergence", divergence);
+  if (aligned) values.emplace_back("alignment_loss", alignment);
   values.insert(values.end(), {{"learning_rate", lr},
                                {"grad_norm", window_.grad_norm},
                                {"tokens_per_s", line.rate},

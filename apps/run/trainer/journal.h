@@ -34,7 +34,7 @@ class Journal {
  private:
   /// The last log line's values, and the sums since.
   struct Window {
-    double seconds = 0, loss = 0, nll = 0, divergence = 0, grad_norm = 0;
+    double seconds = 0, loss = 0, nll = 0, divergence = 0, alignment = 0, grad_norm = 0;
     int64_t tokens_before = 0;  ///< state.tokens at its begin
     double targets = 0;
   };

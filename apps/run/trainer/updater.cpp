@@ -94,6 +94,7 @@ std::optional<Update> Updater::finish() {
     update.loss += values[0] / targets;
     update.nll += values[1] / targets;
     if (sums.numel() > 3) update.divergence += values[3] / targets;
+    if (sums.numel() > 4) update.alignment += values[4] / targets;
   }
   launched_.reset();
   if (ema_ && update.finite) ema_->update();

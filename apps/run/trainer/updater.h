@@ -24,6 +24,7 @@ struct Update {
   // Once it is finished:
   double loss = 0, nll = 0;  ///< per target
   double divergence = 0;     ///< from training.teacher, per target
+  double alignment = 0;      ///< cross-entropy of the guided attention, per target
   double grad_norm = 0;
   bool finite = true;  ///< otherwise it changed nothing
 };

@@ -1,4 +1,4 @@
-// Words of tokenised text, and hard alignments between them.
+// Scores of words, and hard alignments between them.
 #pragma once
 
 #include <cstdint>
@@ -7,27 +7,9 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "data/tokenizers/tokenizer.h"
+#include "data/tokenizers/words/placed_text.h"
 
 namespace tapestry {
-
-/// A text as its reader sees it, with the bytes that each token stands for.
-struct PlacedText {
-  std::string text = {};
-  std::vector<PlacedToken> tokens = {};
-
-  std::vector<int32_t> ids() const;
-};
-/// encode() with places in the text, even if the tokenizer has none.
-PlacedText placed_source(const Tokenizer& tokenizer, const std::string& text);
-/// The decoded tokens, each with the place of its characters. A token that is only a part of a
-/// character has no bytes unless it is the last part.
-PlacedText placed_output(const Tokenizer& tokenizer, const std::vector<int32_t>& ids);
-
-/// The number of the word, from 0, that each token belongs to. Words are separated by spaces and
-/// tabs of the text; other characters that the tokenizer takes for a space are inside a word. -1
-/// for a token that is only white space.
-std::vector<int32_t> word_numbers(const Tokenizer& tokenizer, const PlacedText& text);
 
 /// A word of an output and the log-probability of its tokens.
 struct WordScore {

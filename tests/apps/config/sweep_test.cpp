@@ -79,6 +79,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"translation", {"data.train={jsonl: pairs.jsonl, pair_weight_column: score}"}},
     {"translation", {"init_from=elsewhere"}},
     {"translation", {"training.teacher=elsewhere"}},
+    {"translation", {"training.guided_alignment={file: train.align}"}},
     {"classification", {"data.train={csv: classes.csv}"}},
     {"clm", {"data.train={jsonl: train.jsonl}"}},
     {"questions", {"data.train={jsonl: train.jsonl}"}},
@@ -102,13 +103,15 @@ class SweepTest : public testing::Test {
   SweepTest() : folder_("sweep") {
     folder_.write("train.ding", "Haus {n} :: house\ngroßes Haus :: large house\n");
     folder_.write("flowers.csv", "length,width,kind\n1,2,a\n2,4,b\n1,1,a\n");
-    std::string ones, pairs;
+    std::string ones, links, pairs;
     for (const std::string& line : lines_of(read_file(folder_.path("train.src")))) {
       ones += "1\n";
+      links += "0-0\n";
       pairs +=
           concat(R"({"source": ")", line, R"(", "target": ")", line, R"(", "score": 1})", '\n');
     }
     folder_.write("ones.txt", ones);
+    folder_.write("train.align", links);
     folder_.write("pairs.jsonl", pairs);
     folder_.write("classes.csv", "label,text\nearly,ba ce\nlate,mu lo\n");
     std::string output = concat("output_dir=", folder_.path("run"));
@@ -117,7 +120,7 @@ class SweepTest : public testing::Test {
       for (std::string text : kVariants[i].second) {
         for (const std::string file :
              {"train.tsv", "train.ding", "train.jsonl", "classes.csv", "flowers.csv", "train.src",
-              "train.tgt", "ones.txt", "pairs.jsonl"}) {
+              "train.tgt", "train.align", "ones.txt", "pairs.jsonl"}) {
           const size_t at = text.find(concat(": ", file));
           if (at != std::string::npos) text.replace(at + 2, file.size(), path_of(file));
         }

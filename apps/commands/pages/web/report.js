@@ -35,6 +35,7 @@ const units = {
   learning_rate: {label: 'learning rate'},
   grad_norm: {label: 'gradient norm'},
   teacher_divergence: {label: 'divergence from the teacher'},
+  alignment_loss: {label: 'loss of the guided alignment'},
   tokens_per_s: {label: 'tokens per second', fromZero: true},
   ppl: {label: 'perplexity', log: true},  // the first one is a thousand times the last
   nll: {label: 'nll: loss without label smoothing'},

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "apps/tasks/answers/alignment_error.h"
 #include "core/base/error.h"
 
 namespace tapestry {
@@ -104,6 +105,20 @@ TEST(HardAlignment, IsWhereEachTokenLooksMost) {
   EXPECT_EQ(pharaoh({}), "");
   EXPECT_THAT(hard_alignment(Tensor::from<double>({1}, {1, 1}), {}, {}), IsEmpty());
   EXPECT_THROW(hard_alignment(weights, {0, 1}, {0, 1, 2, 3}), Error);
+}
+
+// Och and Ney's example of the definition: S within P.
+TEST(AlignmentErrorTest, CountsSureAndPossibleLinks) {
+  AlignmentError error;
+  EXPECT_EQ(error.rate(), 0);
+  error.add({{0, 0}, {1, 1}, {2, 2}, {3, 3}},
+            parse_word_links("0-0 1-1 1-2 2?2 4?4", "a b c d e", "a b c d e", "gold:1"));
+  // Found 4: two of 3 sure ones, and one possible one.
+  EXPECT_DOUBLE_EQ(error.rate(), 1 - (2 + 3) / (4 + 3.));
+  EXPECT_DOUBLE_EQ(error.precision(), 3 / 4.);
+  EXPECT_DOUBLE_EQ(error.recall(), 2 / 3.);
+  error.add({{0, 0}}, {{0, 0, false}, {0, 0, true}});  // sure
+  EXPECT_DOUBLE_EQ(error.rate(), 1 - (3 + 4) / (5 + 4.));
 }
 
 }  // namespace
