@@ -8,7 +8,7 @@ set -euo pipefail
 build="g++ cmake ninja-build pkg-config libopenblas0-pthread libhwy-dev librandom123-dev
   libyaml-cpp-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev libicu-dev libonig-dev
   zlib1g-dev libzstd-dev liblzma-dev libbz2-dev libxxhash-dev libpng-dev
-  libjpeg62-turbo-dev libjs-dygraphs"
+  libjpeg62-turbo-dev libjs-dygraphs libcpp-httplib-dev"
 names=
 [ "${1:-}" != names ] || { names=1; shift; }
 case "${1:-}" in

@@ -125,6 +125,8 @@ struct SearchOptions {
   std::string shortlist = {};    ///< file of a Lexicon (data/lexicon/lexicon.h), or ""
   int64_t shortlist_size = 100;  ///< as in Shortlist
 
+  bool operator==(const SearchOptions&) const = default;
+
   /// Values outside the ranges above, and do_sample with beams.
   void validate(const OptionReport& report = OptionReport::throwing("search")) const;
 };
@@ -198,6 +200,8 @@ struct SearchTask {
   /// Per sentence, a number that decides its draws; none: 0, 1, ... Numbered through the whole
   /// input, a sentence gets the same draws in batches of any size and order.
   std::vector<int64_t> sequence_ids = {};
+  /// Per sentence, the seed of its draws; none: SearchOptions::seed.
+  std::vector<uint64_t> seeds = {};
   /// Answers to each sentence, which a queue numbers sentence * draws + 0, 1, ...: each has draws
   /// of its own, and the first has those of a sentence with one answer.
   int64_t draws = 1;
@@ -222,7 +226,9 @@ struct GenerationHooks {
 /// The source of a search's sentences, and the function that receives finished ones; several
 /// searches may share one task.
 struct SearchQueue {
-  /// The next sentences, at most `most` >= 1 of them; none: no more will come.
+  /// The next sentences, at most `most` >= 1 of them; none: there are none now. The search asks
+  /// before each step that has places for them, and ends if it has no sentence then. The function
+  /// may replace what the task says of a sentence that is done, and give its index again.
   std::function<std::vector<int64_t>(int64_t most)> next;
   std::function<void(int64_t sentence, std::vector<Hypothesis> hypotheses)> done;
 };

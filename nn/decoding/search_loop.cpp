@@ -57,10 +57,9 @@ class Loop {
   // a quarter is.
   void join() {
     const int64_t free = most_ - std::ssize(live_);
-    if (ended_ || (!live_.empty() && 4 * free < most_)) return;
+    if (!live_.empty() && 4 * free < most_) return;
     const std::vector<int64_t> indices = queue_.next(free);
-    ended_ = indices.empty();
-    if (ended_) return;
+    if (indices.empty()) return;
     std::vector<NewSentence> fresh;
     for (const int64_t i : indices) {
       const std::span<const int32_t> prompt = prompts_[i];
@@ -77,6 +76,7 @@ class Loop {
             .log_probability = b.log_probability,
             .beam = static_cast<int32_t>(beam),
             .sequence_id = prompts_.sequence_id(s.index),
+            .seed = prompts_.seed(s.index),
             .only = prompts_.only(s.index, std::ssize(b.generated) + 1),
             .chosen = prompts_.chosen(s.index)};
   }
@@ -132,7 +132,6 @@ class Loop {
   const Advance& advance_;
   Prompts prompts_;
   int64_t most_;
-  bool ended_ = false;
   std::vector<LiveSentence> live_;
   std::vector<int32_t> tokens_;  // that the next step feeds
   std::vector<std::vector<Candidate>> candidates_;

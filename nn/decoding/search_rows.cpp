@@ -139,7 +139,7 @@ void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask
   const auto draw = [&] {
     Scratch<double> cut(vocab);  // z still holds the log-probabilities
     std::copy(z.begin(), z.end(), cut.data());
-    const double u = sampling_uniform(options.seed, row.sequence_id,
+    const double u = sampling_uniform(row.seed.value_or(options.seed), row.sequence_id,
                                       static_cast<int64_t>(row.context.generated.size()));
     return sample_token({cut.data(), z.size()}, options, u);
   };
@@ -234,6 +234,7 @@ Prompts::Prompts(const SearchTask& task) : task_(task), bos_{task.bos_id} {
   if (!task.sources.empty()) one_each(task.sources.size(), "source");
   if (!task.chosen.empty()) one_each(task.chosen.size(), "list of tokens");
   if (!task.sequence_ids.empty()) one_each(task.sequence_ids.size(), "sequence id");
+  if (!task.seeds.empty()) one_each(task.seeds.size(), "seed");
   for (size_t i = 0; i < sentences; ++i) {
     check(task.max_lengths[i] >= 1, "search", "expected a length limit >= 1 for sentence ", i,
           ", got ", task.max_lengths[i], '.');
@@ -258,6 +259,11 @@ std::span<const int32_t> Prompts::source(int64_t answer) const {
 std::span<const int32_t> Prompts::chosen(int64_t answer) const {
   if (task_.chosen.empty()) return {};
   return task_.chosen[sentence_of(answer)];
+}
+
+std::optional<uint64_t> Prompts::seed(int64_t answer) const {
+  if (task_.seeds.empty()) return std::nullopt;
+  return task_.seeds[sentence_of(answer)];
 }
 
 int64_t Prompts::max_length(int64_t answer) const { return task_.max_lengths[sentence_of(answer)]; }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct SearchRow {
   double log_probability = 0;  ///< of context.generated
   int32_t beam = 0;
   int64_t sequence_id = 0;
+  std::optional<uint64_t> seed = {};     ///< of SearchTask::seeds
   int32_t only = -1;                     ///< the one token that may follow; -1: any
   std::span<const int32_t> chosen = {};  ///< of SearchTask::chosen; none: any may follow
 };
@@ -65,6 +67,8 @@ class Prompts {
   /// Empty if the task has no such lists.
   std::span<const int32_t> chosen(int64_t answer) const;
   int64_t sequence_id(int64_t answer) const;
+  /// Unset if the task has no seeds.
+  std::optional<uint64_t> seed(int64_t answer) const;
   int64_t max_length(int64_t answer) const;
   /// The only token that may be number `length`, from 1, of an output: the prefix's, or eos if the
   /// limit forces it. -1: any may.

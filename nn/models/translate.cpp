@@ -11,44 +11,47 @@
 namespace tapestry {
 namespace {
 
-// The sentences of an input in host memory.
-struct Sources {
-  std::vector<int32_t> ids, lengths;
-  int64_t width;
-  Device device;
-  const std::vector<std::vector<int32_t>>& chosen;  // as in SearchTask
-
-  explicit Sources(const TranslationInput& input)
-      : ids(input.source.to_vector<int32_t>()),
-        lengths(input.lengths.to_vector<int32_t>()),
-        width(input.source.shape()[1]),
-        device(input.source.device()),
-        chosen(input.chosen) {}
-};
+// The rows of an input in host memory, each as long as its sentence.
+std::vector<std::vector<int32_t>> rows_of(const TranslationInput& input) {
+  const std::vector<int32_t> ids = input.source.to_vector<int32_t>();
+  const std::vector<int32_t> lengths = input.lengths.to_vector<int32_t>();
+  const int64_t width = input.source.shape()[1];
+  std::vector<std::vector<int32_t>> rows;
+  rows.reserve(lengths.size());
+  for (const int32_t length : lengths) {
+    const auto first = ids.begin() + std::ssize(rows) * width;
+    rows.emplace_back(first, first + length);
+  }
+  return rows;
+}
 
 // A model of source and target that decodes by add() and step(). A translation starts from only
 // bos, so it reads no prompt.
 template <class Model>
 class ModelSteps : public NextToken {
  public:
-  ModelSteps(const Model& model, const Sources& sources) : model_(model), sources_(sources) {
-    if (!sources.chosen.empty()) chosen_.emplace(model.words.output, sources.chosen);
+  ModelSteps(const Model& model, const SourceRows& sources) : model_(model), sources_(sources) {
+    if (sources.chosen != nullptr && !sources.chosen->empty()) {
+      chosen_.emplace(model.words.output, *sources.chosen);
+    }
   }
 
   void add(const std::vector<NewSentence>& sentences) override {
     std::vector<int32_t> lengths;
     int64_t width = 1;
     for (const NewSentence& s : sentences) {
-      lengths.push_back(sources_.lengths.at(static_cast<size_t>(s.index)));
+      lengths.push_back(static_cast<int32_t>(row_of(s).size()));
       width = std::max<int64_t>(width, lengths.back());
     }
+    const int64_t count = std::ssize(sentences);
     std::vector<int32_t> ids;
+    ids.reserve(static_cast<size_t>(count * width));
     for (const NewSentence& s : sentences) {
-      const auto first = sources_.ids.begin() + s.index * sources_.width;
-      ids.insert(ids.end(), first, first + width);
+      const std::vector<int32_t>& row = row_of(s);
+      ids.insert(ids.end(), row.begin(), row.end());
+      ids.insert(ids.end(), static_cast<size_t>(width - std::ssize(row)), sources_.filler);
     }
     if (chosen_) chosen_->add(indices_of(sentences));
-    const int64_t count = std::ssize(sentences);
     model_.add(Tensor::from(ids, {count, width}, sources_.device),
                Tensor::from(lengths, {count}, sources_.device), state_);
   }
@@ -84,17 +87,20 @@ class ModelSteps : public NextToken {
     for (const NewSentence& sentence : sentences) indices.push_back(sentence.index);
     return indices;
   }
+  const std::vector<int32_t>& row_of(const NewSentence& sentence) const {
+    return sources_.rows.at(static_cast<size_t>(sentence.index));
+  }
   Tensor ids(const std::vector<int32_t>& tokens) const {
     return Tensor::from(tokens, {std::ssize(tokens)}, sources_.device);
   }
 
   const Model& model_;
-  const Sources& sources_;
+  const SourceRows& sources_;
   typename Model::State state_;
   std::optional<ChosenWords> chosen_;
 };
 
-std::unique_ptr<NextToken> steps_of(const PairModel& model, const Sources& sources) {
+std::unique_ptr<NextToken> steps_of(const PairModel& model, const SourceRows& sources) {
   return std::visit(
       [&]<class Model>(const Model* m) -> std::unique_ptr<NextToken> {
         return std::make_unique<ModelSteps<Model>>(*m, sources);
@@ -106,7 +112,8 @@ const Vocabulary& vocabulary_of(const PairModel& model) {
   return std::visit([](const auto* m) -> const Vocabulary& { return m->vocabulary; }, model);
 }
 
-// The limit of generated tokens, with eos, of a source of `length` tokens.
+}  // namespace
+
 int64_t length_limit(int64_t length, int64_t prefix, int64_t longest,
                      const SearchOptions& options) {
   if (prefix >= longest) {
@@ -116,16 +123,19 @@ int64_t length_limit(int64_t length, int64_t prefix, int64_t longest,
   return std::max(std::min(translation_limit(length, options), longest), prefix + 1);
 }
 
-// Row b of (B, S) ids up to its length, without eos.
-std::vector<int32_t> words_of(const std::vector<int32_t>& ids, int64_t row, int64_t width,
-                              int32_t length, int32_t eos) {
-  const auto first = ids.begin() + static_cast<std::ptrdiff_t>(row * width);
-  std::vector<int32_t> words(first, first + length);
-  std::erase(words, eos);
-  return words;
+std::vector<int32_t> penalised_words(const PairModels& models, std::vector<int32_t> source,
+                                     int32_t eos, const SearchOptions& options) {
+  if (options.repetition_penalty == 1 || !vocabulary_of(models.models[0]).shared) return {};
+  std::erase(source, eos);
+  return source;
 }
 
-}  // namespace
+std::unique_ptr<NextToken> translation_steps(const PairModels& models, const SourceRows& sources) {
+  std::vector<std::unique_ptr<NextToken>> members;
+  members.reserve(models.models.size());
+  for (const PairModel& model : models.models) members.push_back(steps_of(model, sources));
+  return ensemble_of(std::move(members), models.weights);
+}
 
 int64_t translation_limit(int64_t source_tokens, const SearchOptions& options) {
   if (options.max_new_tokens > 0) return options.max_new_tokens;
@@ -151,7 +161,9 @@ void translate(const PairModels& models, const TranslationInput& input,
                const SearchOptions& options, const TranslationDone& done) {
   options.validate();
   check(!models.models.empty(), "translate", "expected a model, got none.");
-  const Sources sources(input);
+  const SourceRows sources{.rows = rows_of(input),
+                           .device = input.source.device(),
+                           .chosen = &input.chosen};
   SearchTask task;
   task.sentences = input.source.shape()[0];
   task.sentences_at_once = input.sentences_at_once;
@@ -165,23 +177,17 @@ void translate(const PairModels& models, const TranslationInput& input,
   task.log_probabilities = input.log_probabilities;
   task.token_log_probabilities = input.token_log_probabilities;
   const int64_t longest = longest_sequence(models);
-  const std::vector<int32_t>& lengths = sources.lengths;
-  for (size_t i = 0; i < lengths.size(); ++i) {
+  const bool penalised =
+      options.repetition_penalty != 1 && vocabulary_of(models.models[0]).shared;
+  for (size_t i = 0; i < sources.rows.size(); ++i) {
+    const std::vector<int32_t>& row = sources.rows[i];
     const int64_t prefix = input.prefixes.empty() ? 0 : std::ssize(input.prefixes.at(i));
-    task.max_lengths.push_back(length_limit(lengths[i], prefix, longest, options));
-  }
-  if (options.repetition_penalty != 1 && vocabulary_of(models.models[0]).shared) {
-    for (size_t i = 0; i < lengths.size(); ++i) {
-      task.sources.push_back(
-          words_of(sources.ids, static_cast<int64_t>(i), sources.width, lengths[i], input.ids.eos));
+    task.max_lengths.push_back(length_limit(std::ssize(row), prefix, longest, options));
+    if (penalised) {
+      task.sources.push_back(penalised_words(models, row, input.ids.eos, options));
     }
   }
-  const auto model = [&] {
-    std::vector<std::unique_ptr<NextToken>> members;
-    members.reserve(models.models.size());
-    for (const PairModel& model : models.models) members.push_back(steps_of(model, sources));
-    return ensemble_of(std::move(members), models.weights);
-  };
+  const auto model = [&] { return translation_steps(models, sources); };
   search_together(model, task, options, {}, done, sources.device);
 }
 

@@ -38,6 +38,26 @@ int64_t longest_sequence(const PairModels& models);
 /// max_new_tokens if set, else by max_length_ratio.
 int64_t translation_limit(int64_t source_tokens, const SearchOptions& options);
 
+/// The same, at most the model's `longest` sequence, with room for a prefix of `prefix` tokens and
+/// eos. Throws Error(kData) if the model has no positions for the prefix.
+int64_t length_limit(int64_t source_tokens, int64_t prefix, int64_t longest,
+                     const SearchOptions& options);
+
+/// Sources of a search by their index in its task. Rows may be replaced while it runs, those of
+/// sentences that it does not have.
+struct SourceRows {
+  std::vector<std::vector<int32_t>> rows = {};  ///< each ends with eos
+  int32_t filler = 0;                           ///< id of padding
+  Device device = {};
+  const std::vector<std::vector<int32_t>>* chosen = nullptr;  ///< as in SearchTask
+};
+/// The models as a search sees them. Everything given must outlive the result.
+std::unique_ptr<NextToken> translation_steps(const PairModels& models, const SourceRows& sources);
+
+/// SearchTask::sources of a source: nothing if the penalty of `options` does not see it.
+std::vector<int32_t> penalised_words(const PairModels& models, std::vector<int32_t> source,
+                                     int32_t eos, const SearchOptions& options);
+
 /// A batch to translate.
 struct TranslationInput {
   Tensor source;   ///< (B, S) int32, each row ends with eos

@@ -36,13 +36,16 @@ std::string without_source_map(std::string_view file) {
   return text;
 }
 
-std::string head(const std::string& title, std::initializer_list<const char*> styles) {
+std::string head(const std::string& title, std::initializer_list<const char*> styles,
+                 bool calls = false) {
   std::string html =
       concat("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n",
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",
              "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-             "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n<title>",
-             escaped(title), "</title>\n<style>\n", file("page.css"));
+             "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:",
+             calls ? "; connect-src 'self'" : "", "\">\n",
+             calls ? "<link rel=\"icon\" href=\"data:,\">\n" : "", "<title>", escaped(title),
+             "</title>\n<style>\n", file("page.css"));
   for (const char* name : styles) html += without_source_map(file(name));
   return html + "</style></head>\n<body>\n";
 }
@@ -73,7 +76,7 @@ std::string escaped(std::string_view text) {
 }
 
 std::string html_of(const WebPage& page) {
-  std::string html = head(page.title, page.styles);
+  std::string html = head(page.title, page.styles, page.calls);
   html += json_element("data", page.data);
   if (!page.licence.empty()) html += json_element("licence", nlohmann::json(page.licence).dump());
   for (const char* name : page.scripts) {

@@ -16,6 +16,7 @@ struct WebPage {
   std::initializer_list<const char*> styles;   ///< names of files, behind page.css
   std::initializer_list<const char*> scripts;  ///< behind page.js, which reads `data`
   std::string data = "null";                   ///< JSON
+  bool calls = false;                          ///< its server, and nobody else
   std::string_view licence = {};               ///< licences of scripts that are not ours
 };
 

@@ -98,32 +98,48 @@ Prompt TextGenerator::prompt(const std::string& text, const std::string& place,
   return prompt;
 }
 
-void TextGenerator::run(const std::vector<const Prompt*>& prompts, int64_t sequences_at_once,
-                        const Hooks& hooks) const {
+SearchTask TextGenerator::task() const {
   SearchTask task;
-  const Device device = models_.first().model.table.device();
-  task.sentences = std::ssize(prompts);
-  task.sentences_at_once = rows_of_a_search(sequences_at_once, device);
   task.eos_id = tokenizer().special().eos;
   task.more_ends = tokenizer().special().more_ends;
   task.banned = tokenizer().special().banned();
   if (!begins_with_eos(config())) task.banned.push_back(task.eos_id);
   if (const auto mask = tokenizer().mask_id()) task.banned.push_back(*mask);
   task.force_eos = false;
+  return task;
+}
+
+int64_t TextGenerator::limit(const Prompt& prompt) const {
+  return generation_limit(std::ssize(prompt.ids), models_.positions(), models_.longest(), options_);
+}
+
+std::string TextGenerator::settled_text(const Prompt& prompt,
+                                        const std::vector<int32_t>& generated, bool& ended) const {
+  const std::string text = continuation(tokenizer(), prompt.ids, generated);
+  const size_t stop = find_stop(text, stop_);
+  ended = stop != std::string::npos;
+  return text.substr(0, std::min(stop, settled(text, stop_)));
+}
+
+void TextGenerator::run(const std::vector<const Prompt*>& prompts, int64_t sequences_at_once,
+                        const Hooks& hooks) const {
+  SearchTask task = this->task();
+  const Device device = models_.first().model.table.device();
+  task.sentences = std::ssize(prompts);
+  task.sentences_at_once = rows_of_a_search(sequences_at_once, device);
   task.log_probabilities = task.token_log_probabilities = hooks.token_log_probabilities;
   for (const Prompt* prompt : prompts) {
     task.prompts.push_back(prompt->ids);
     task.sequence_ids.push_back(prompt->number);
-    task.max_lengths.push_back(generation_limit(std::ssize(prompt->ids), models_.positions(),
-                                                models_.longest(), options_));
+    task.max_lengths.push_back(limit(*prompt));
   }
   const GenerationHooks watch{[&](int64_t i, const std::vector<int32_t>& generated) {
     if (stop_.empty() && !hooks.grows) return false;
     const auto place = static_cast<size_t>(i);
-    const std::string text = continuation(tokenizer(), prompts[place]->ids, generated);
-    const size_t stop = find_stop(text, stop_);
-    if (hooks.grows) hooks.grows(place, text.substr(0, std::min(stop, settled(text, stop_))));
-    return stop != std::string::npos;
+    bool ended = false;
+    const std::string text = settled_text(*prompts[place], generated, ended);
+    if (hooks.grows) hooks.grows(place, text);
+    return ended;
   }};
   search_together([&] { return models_.steps(); }, task, options_, watch,
                   [&](int64_t i, std::vector<Hypothesis> found) {

@@ -50,6 +50,15 @@ class TextGenerator {
   void run(const std::vector<const Prompt*>& prompts, int64_t sequences_at_once,
            const Hooks& hooks) const;
 
+  /// What a search of these models must know, but for its prompts.
+  SearchTask task() const;
+  /// The most tokens, with eos, that may follow a prompt. Throws as generation_limit().
+  int64_t limit(const Prompt& prompt) const;
+  /// What can no longer change of the continuation by these tokens; `ended`: a stop text came.
+  std::string settled_text(const Prompt& prompt, const std::vector<int32_t>& generated,
+                           bool& ended) const;
+  const SearchOptions& options() const { return options_; }
+
   /// The continuation, up to where it must stop.
   std::string text_of(const Prompt& prompt, const Hypothesis& found) const;
 

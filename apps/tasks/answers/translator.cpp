@@ -58,7 +58,8 @@ std::vector<SourceBatch> batches_of(const std::vector<std::vector<int32_t>>& sou
   return batches;
 }
 
-// Removes the fixed beginning of every target, which is not part of the answer.
+}  // namespace
+
 void drop_front(Hypothesis& hypothesis, int64_t count) {
   const auto drop = [count](auto& list) {
     list.erase(list.begin(), list.begin() + std::min(count, std::ssize(list)));
@@ -66,8 +67,6 @@ void drop_front(Hypothesis& hypothesis, int64_t count) {
   drop(hypothesis.tokens);
   drop(hypothesis.token_log_probabilities);
 }
-
-}  // namespace
 
 Translator::Translator(const ModelChoice& choice, const std::string& device, const std::string& who,
                        Ability ability, const LanguageOptions& languages) {

@@ -72,6 +72,10 @@ struct Sentences {
   bool token_log_probabilities = false;  ///< as in SearchTask
 };
 
+/// Removes the first tokens: the fixed beginning of every target, PairRows::target.before, is not
+/// part of an answer.
+void drop_front(Hypothesis& hypothesis, int64_t count);
+
 /// The n best translations of each source, best first, in the order of the input. `batch_size` is
 /// the number of sentences that a thread searches at once.
 std::vector<std::vector<Hypothesis>> translate(const PairModels& models, const Sentences& sentences,

@@ -1,0 +1,59 @@
+#include "apps/commands/serve/call.h"
+
+#include "apps/commands/serve/http_error.h"
+
+namespace tapestry {
+
+void wait_for_answer(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                     const CallEnd& end, const std::function<bool()>& ready) {
+  // The end of --grace sets a flag and wakes nobody.
+  constexpr std::chrono::milliseconds kLook{50};
+  while (!ready()) {
+    if (end.cancelled->load()) refuse(503, "the server ends.");
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= end.deadline) {
+      end.cancelled->store(true);
+      refuse(503, "the answer takes longer than --timeout.");
+    }
+    changed.wait_until(lock, std::min(now + kLook, end.deadline), ready);
+  }
+}
+
+bool Call::has(const char* field) const {
+  const auto found = body.find(field);
+  return found != body.end() && !found->is_null();
+}
+
+std::string Call::text(const char* field, const std::string& otherwise) const {
+  return has(field) ? body.at(field).get<std::string>() : otherwise;
+}
+
+int64_t Call::integer(const char* field, int64_t otherwise) const {
+  return has(field) ? body.at(field).get<int64_t>() : otherwise;
+}
+
+double Call::number(const char* field, double otherwise) const {
+  return has(field) ? body.at(field).get<double>() : otherwise;
+}
+
+bool Call::is_true(const char* field) const { return has(field) && body.at(field).get<bool>(); }
+
+std::vector<std::string> Call::texts(const char* field) const {
+  if (!has(field)) return {};
+  const Json& value = body.at(field);
+  if (value.is_string()) return {value.get<std::string>()};
+  return value.get<std::vector<std::string>>();
+}
+
+std::string json_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Reply json_reply(const Json& json) { return {.body = json_text(json)}; }
+
+int64_t unix_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+}  // namespace tapestry

@@ -1,0 +1,62 @@
+// A request as handlers see it, and what they answer.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tapestry {
+
+using Json = nlohmann::ordered_json;
+
+/// When a request must be answered, and whether somebody still waits for the answer.
+struct CallEnd {
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
+};
+
+/// Waits until ready() is true, under `lock`. Throws HttpError(503) if the deadline comes first, or
+/// --grace ends, and marks the request as cancelled.
+void wait_for_answer(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                     const CallEnd& end, const std::function<bool()>& ready);
+
+/// A request whose body has the types of its endpoint's fields.
+struct Call {
+  Json body = Json::object();
+  CallEnd end = {};
+
+  /// True if the field is there and not null.
+  bool has(const char* field) const;
+  std::string text(const char* field, const std::string& otherwise = "") const;
+  int64_t integer(const char* field, int64_t otherwise) const;
+  double number(const char* field, double otherwise) const;
+  bool is_true(const char* field) const;
+  /// Of a field that is a text or a list of texts.
+  std::vector<std::string> texts(const char* field) const;
+};
+
+struct Reply {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body = {};
+  /// Instead of a body: calls write(text) for each part. It returns false if nobody reads any more.
+  using Write = std::function<bool(std::string_view)>;
+  std::function<void(const Write& write)> stream = {};
+};
+
+/// The object as a reply; ill-formed bytes become U+FFFD.
+Reply json_reply(const Json& json);
+std::string json_text(const Json& json);
+
+/// For "created".
+int64_t unix_seconds();
+
+}  // namespace tapestry

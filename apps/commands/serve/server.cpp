@@ -1,0 +1,257 @@
+#include "apps/commands/serve/server.h"
+
+#include <fmt/format.h>
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+#include "apps/commands/serve/endpoints.h"
+#include "apps/commands/serve/http_error.h"
+#include "apps/commands/serve/request_body.h"
+#include "core/base/printable.h"
+#include "core/base/text.h"
+#include "data/files/files.h"
+
+namespace tapestry {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+const Endpoint* find_endpoint(const std::string& method, const std::string& path,
+                              std::string& allowed) {
+  for (const Endpoint* endpoint : endpoints()) {
+    if (path != endpoint->path) continue;
+    if (method == endpoint->method || (method == "HEAD" && endpoint->method[0] == 'G')) {
+      return endpoint;
+    }
+    allowed = endpoint->method;
+  }
+  return nullptr;
+}
+
+std::string key_of(const httplib::Request& request, const Json& body) {
+  const std::string header = request.get_header_value("Authorization");
+  constexpr std::string_view kBearer = "Bearer ";
+  if (header.starts_with(kBearer)) return header.substr(kBearer.size());
+  const auto field = body.find("api_key");  // as LibreTranslate's clients send it
+  return field != body.end() && field->is_string() ? field->get<std::string>() : "";
+}
+
+}  // namespace
+
+std::vector<std::string> read_keys(const std::string& path) {
+  std::vector<std::string> keys;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) keys.push_back(line);
+  }
+  if (keys.empty()) fail(ErrorKind::kData, "[serve] ", path, " has no key.");
+  return keys;
+}
+
+bool is_key(const std::vector<std::string>& keys, const std::string& given) {
+  bool found = false;
+  for (const std::string& key : keys) {
+    // As many steps as the given text has bytes, whatever the key is.
+    unsigned differences = key.size() == given.size() ? 0 : 1;
+    for (size_t i = 0; i < given.size(); ++i) {
+      const char of_key = key[i % key.size()];
+      differences |= static_cast<unsigned char>(of_key ^ given[i]);
+    }
+    found |= differences == 0;
+  }
+  return found;
+}
+
+struct Server::Members {
+  explicit Members(Service& service) : service(service) {}
+
+  Service& service;
+  std::vector<std::string> keys;
+  httplib::Server http;
+  std::atomic<int> socket{-1};
+  std::mutex mutex;
+  std::list<std::weak_ptr<std::atomic<bool>>> running;  // what the end of grace cancels
+
+  void prepare();
+  void answer(const httplib::Request& request, httplib::Response& response,
+              const httplib::ContentReader* content);
+  Reply reply_to(const httplib::Request& request, const httplib::ContentReader* content,
+                 const CallEnd& end);
+  void send(Reply reply, httplib::Response& response, const CallEnd& end) const;
+  void cancel_running();
+};
+
+void Server::Members::prepare() {
+  const ServeArguments& arguments = service.arguments();
+  if (!arguments.api_key_file.empty()) keys = read_keys(arguments.api_key_file);
+  http.new_task_queue = [most = arguments.max_connections] {
+    return new httplib::ThreadPool(static_cast<size_t>(most));
+  };
+  http.set_socket_options([this](int fd) {
+    const int yes = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    socket = fd;
+  });
+  http.set_tcp_nodelay(true);
+  http.set_keep_alive_max_count(1 << 20);
+  http.set_read_timeout(10);
+  http.set_write_timeout(10);
+  // Of a body that says its length; request_body.h counts the others.
+  http.set_payload_max_length(static_cast<size_t>(arguments.max_body));
+  const auto plain = [this](const httplib::Request& request, httplib::Response& response) {
+    answer(request, response, nullptr);
+  };
+  // A body is read even where nothing is answered: the next request of the connection is behind it.
+  const auto reading = [this](const httplib::Request& request, httplib::Response& response,
+                              const httplib::ContentReader& content) {
+    answer(request, response, &content);
+  };
+  constexpr const char* kAll = ".*";  // endpoints() has the paths
+  http.Get(kAll, plain).Options(kAll, plain).Post(kAll, reading);
+  http.Put(kAll, reading).Patch(kAll, reading).Delete(kAll, reading);
+  // What the library itself refuses.
+  http.set_error_handler([&](const httplib::Request& request, httplib::Response& response) {
+    if (!response.body.empty()) return;
+    const std::string message = response.status == 413
+                                    ? concat("the body is larger than ",
+                                             service.arguments().max_body, " bytes (--max-body).")
+                                    : "the request is not HTTP as expected.";
+    response.set_content(json_text(error_json(request.path, response.status, message)),
+                         "application/json");
+  });
+}
+
+Reply Server::Members::reply_to(const httplib::Request& request,
+                                const httplib::ContentReader* content, const CallEnd& end) {
+  const int64_t most = service.arguments().max_body;
+  const std::string bytes = content == nullptr ? "" : read_bytes(request, *content, most, end);
+  std::string allowed;
+  const Endpoint* const endpoint = find_endpoint(request.method, request.path, allowed);
+  if (endpoint == nullptr && !allowed.empty()) {
+    refuse(405, request.path, " takes ", allowed, ", got ", request.method, '.');
+  }
+  if (endpoint == nullptr) refuse(404, "there is no ", request.path, " here; see /openapi.json.");
+  Call call{.end = end};
+  if (content != nullptr) call.body = read_body(request, bytes);
+  if (!keys.empty() && !endpoint->open && !is_key(keys, key_of(request, call.body))) {
+    refuse(401, "expected a key, as in 'Authorization: Bearer KEY'.");
+  }
+  check_fields(*endpoint, call.body);
+  return endpoint->answer(service, call);
+}
+
+void Server::Members::answer(const httplib::Request& request, httplib::Response& response,
+                             const httplib::ContentReader* content) {
+  const Clock::time_point begin = Clock::now();
+  CallEnd end;
+  end.deadline = begin + std::chrono::duration_cast<Clock::duration>(
+                             std::chrono::duration<double>(service.arguments().timeout));
+  {
+    const std::lock_guard lock(mutex);
+    std::erase_if(running, [](const auto& call) { return call.expired(); });
+    running.push_back(end.cancelled);
+  }
+  Reply reply;
+  try {
+    reply = reply_to(request, content, end);
+  } catch (const HttpError& error) {
+    reply = json_reply(error_json(request.path, error.status(), error.what()));
+    reply.status = error.status();
+  } catch (const Error& error) {
+    // What a text or an option of the request made the libraries refuse.
+    const bool theirs = error.kind() == ErrorKind::kConfig || error.kind() == ErrorKind::kData;
+    reply = json_reply(error_json(request.path, theirs ? 400 : 500, error.what()));
+    reply.status = theirs ? 400 : 500;
+  } catch (const std::exception& error) {
+    reply = json_reply(error_json(request.path, 500, error.what()));
+    reply.status = 500;
+  }
+  std::string allowed;
+  const bool known = find_endpoint(request.method, request.path, allowed) || !allowed.empty();
+  const std::string path = known ? request.path : "other";
+  service.metrics().count(path, reply.status, seconds_since(begin));
+  std::cerr << fmt::format("{} {} {} {:.1f} ms\n", request.method, printable(path), reply.status,
+                           1e3 * seconds_since(begin));
+  if (reply.status == 429 || reply.status == 503) response.set_header("Retry-After", "1");
+  if (reply.status == 405) response.set_header("Allow", allowed);
+  if (reply.status == 401) response.set_header("WWW-Authenticate", "Bearer");
+  send(std::move(reply), response, end);
+}
+
+void Server::Members::send(Reply reply, httplib::Response& response, const CallEnd& end) const {
+  response.status = reply.status;
+  if (!reply.stream) {
+    response.set_content(reply.body, reply.type);
+    return;
+  }
+  response.set_header("Cache-Control", "no-cache");
+  response.set_chunked_content_provider(
+      reply.type,
+      [stream = std::move(reply.stream)](size_t, httplib::DataSink& sink) {
+        stream([&](std::string_view text) {
+          return sink.is_writable() && sink.write(text.data(), text.size());
+        });
+        sink.done();
+        return true;
+      },
+      [cancelled = end.cancelled](bool) { cancelled->store(true); });
+}
+
+void Server::Members::cancel_running() {
+  const std::lock_guard lock(mutex);
+  for (const auto& call : running) {
+    if (const auto cancelled = call.lock()) cancelled->store(true);
+  }
+}
+
+Server::Server(Service& service) : members_(std::make_unique<Members>(service)) {
+  members_->prepare();
+  const ServeArguments& arguments = service.arguments();
+  httplib::Server& http = members_->http;
+  const bool any = arguments.port == 0;
+  if (any) port_ = http.bind_to_any_port(arguments.host);
+  if (!any && http.bind_to_port(arguments.host, arguments.port)) port_ = arguments.port;
+  if (port_ <= 0) {
+    fail(ErrorKind::kRuntime, "[serve] cannot listen on ", arguments.host, ':', arguments.port,
+         ": ", std::strerror(errno), '.');
+  }
+  // The library's queue of connections has room for five.
+  ::listen(members_->socket, SOMAXCONN);
+}
+
+Server::~Server() = default;
+
+void Server::run() {
+  std::thread grace;
+  std::atomic<bool> done{false};
+  grace = std::thread([&] {
+    while (!members_->service.ends.load() && !done.load()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    const Clock::time_point begin = Clock::now();
+    while (!done.load() && seconds_since(begin) < members_->service.arguments().grace) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    if (!done.load()) members_->cancel_running();
+  });
+  members_->http.listen_after_bind();
+  done = true;
+  grace.join();
+}
+
+void Server::stop() {
+  members_->service.ends = true;
+  members_->http.stop();
+}
+
+}  // namespace tapestry

@@ -1,0 +1,102 @@
+#include "apps/commands/serve/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "apps/commands/serve/http_error.h"
+#include "apps/tasks/task.h"
+#include "core/base/nearest_name.h"
+#include "core/base/text.h"
+
+namespace tapestry {
+
+void ServeMetrics::count(const std::string& path, int status, double seconds) {
+  const std::lock_guard lock(mutex_);
+  ++requests_[{path, status}];
+  seconds_[path] += seconds;
+}
+
+std::string ServeMetrics::text(int64_t texts_now, const std::string& more) const {
+  const std::lock_guard lock(mutex_);
+  std::string text =
+      "# HELP tapestry_requests_total Requests that were answered.\n"
+      "# TYPE tapestry_requests_total counter\n";
+  for (const auto& [key, count] : requests_) {
+    text += fmt::format("tapestry_requests_total{{path=\"{}\",status=\"{}\"}} {}\n", key.first,
+                        key.second, count);
+  }
+  text +=
+      "# HELP tapestry_request_seconds_total Time of these requests.\n"
+      "# TYPE tapestry_request_seconds_total counter\n";
+  for (const auto& [path, seconds] : seconds_) {
+    text += fmt::format("tapestry_request_seconds_total{{path=\"{}\"}} {:.6f}\n", path, seconds);
+  }
+  text += fmt::format(
+      "# HELP tapestry_texts Texts that are answered or wait.\n# TYPE tapestry_texts gauge\n"
+      "tapestry_texts {}\n",
+      texts_now);
+  return text + more;
+}
+
+Service::Service(const ServeArguments& arguments) : arguments_(arguments) {
+  std::vector<std::pair<std::string, std::string>> named;
+  for (const std::string& word : arguments.models) {
+    const size_t at = word.find('=');
+    if (at == 0 || at == std::string::npos || at + 1 == word.size()) {
+      fail(ErrorKind::kConfig, "[serve] expected --model NAME=DIR, got '", word, "'.");
+    }
+    const std::string name = word.substr(0, at);
+    for (const auto& [other, path] : named) {
+      if (other != name) continue;
+      fail(ErrorKind::kConfig, "[serve] two models have the name '", name, "': ", path, " and ",
+           word.substr(at + 1), '.');
+    }
+    named.emplace_back(name, word.substr(at + 1));
+  }
+  for (const auto& [name, path] : named) {
+    models_.push_back(
+        std::make_unique<ServedModel>(name, path,
+                                      ServedModel::Options{.device = arguments.compute.device,
+                                                           .format = arguments.format,
+                                                           .batch_size = arguments.batch_size}));
+  }
+}
+
+ServedModel& Service::model_for(const Call& call, Ability ability) const {
+  const auto able = [&](const auto& model) { return model->can(ability); };
+  if (!call.has("model")) {
+    const auto found = std::ranges::find_if(models_, able);
+    if (found != models_.end()) return **found;
+    refuse(404, "no model here can do this; it needs one of task ", tasks_that_can(ability), '.');
+  }
+  const std::string name = call.text("model");
+  std::vector<std::string> names;
+  for (const auto& model : models_) names.push_back(model->name());
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) {
+    refuse(404, "there is no model '", name, "', there ", names.size() == 1 ? "is " : "are ",
+           join(names, ", "), '.');
+  }
+  ServedModel& model = *models_[static_cast<size_t>(found - names.begin())];
+  if (!model.can(ability)) {
+    refuse(400, "the model '", name, "' cannot do this: it is of task ", model.config().task->name,
+           ", expected ", tasks_that_can(ability), '.');
+  }
+  return model;
+}
+
+Service::Admitted::Admitted(const Service& service, int64_t texts)
+    : service_(service), texts_(texts) {
+  if (service.ends.load()) refuse(503, "the server ends.");
+  const int64_t most = service.arguments_.max_queue;
+  const int64_t before = service.texts_now_.fetch_add(texts);
+  if (before + texts <= most) return;
+  service.texts_now_ -= texts;
+  refuse(429, "the queue is full: at most ", most, " texts are answered or wait (--max-queue), ",
+         before, " do, the request has ", texts, '.');
+}
+
+Service::Admitted::~Admitted() { service_.texts_now_ -= texts_; }
+
+}  // namespace tapestry

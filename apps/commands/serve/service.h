@@ -1,0 +1,85 @@
+// What answers requests: the models, the limits, and what is counted.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/commands/options.h"
+#include "apps/commands/serve/call.h"
+#include "apps/commands/serve/served_model.h"
+
+namespace tapestry {
+
+struct ServeArguments {
+  std::vector<std::string> models = {};  ///< NAME=DIR
+  ComputeArguments compute = {};
+  WeightFormat format = WeightFormat::kFloat32;
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  std::string api_key_file = {};  ///< a key in each line, or ""
+  int64_t batch_size = 64;        ///< requests that a thread searches at a time
+  int64_t max_body = 1 << 20;     ///< bytes
+  int64_t max_queue = 256;        ///< texts that are answered or wait
+  int64_t max_tokens = 4096;      ///< of an answer
+  int64_t max_connections = 512;
+  double timeout = 120;  ///< seconds of a request
+  double grace = 10;     ///< seconds that answers have after SIGTERM
+};
+
+/// Counts for /metrics.
+class ServeMetrics {
+ public:
+  void count(const std::string& path, int status, double seconds);
+  /// In Prometheus' text format.
+  std::string text(int64_t texts_now, const std::string& more) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int>, int64_t> requests_;
+  std::map<std::string, double> seconds_;
+};
+
+class Service {
+ public:
+  /// Loads the models. Throws Error(kConfig) for names that are wrong or given twice, and as
+  /// ServedModel.
+  explicit Service(const ServeArguments& arguments);
+
+  const ServeArguments& arguments() const { return arguments_; }
+  const std::vector<std::unique_ptr<ServedModel>>& models() const { return models_; }
+  /// The model that a call names, or the first that can do it. Throws HttpError(404, 400).
+  ServedModel& model_for(const Call& call, Ability ability) const;
+
+  /// While it lives, so many texts of a request are answered. Throws HttpError(429) if that would
+  /// be more than --max-queue.
+  class Admitted {
+   public:
+    Admitted(const Service& service, int64_t texts);
+    ~Admitted();
+    Admitted(const Admitted&) = delete;
+    Admitted& operator=(const Admitted&) = delete;
+
+   private:
+    const Service& service_;
+    int64_t texts_;
+  };
+  int64_t texts_now() const { return texts_now_.load(); }
+  ServeMetrics& metrics() const { return metrics_; }
+
+  /// Once true, requests that wait are refused.
+  std::atomic<bool> ends{false};
+
+ private:
+  const ServeArguments arguments_;
+  std::vector<std::unique_ptr<ServedModel>> models_;
+  mutable std::atomic<int64_t> texts_now_{0};
+  mutable ServeMetrics metrics_;
+};
+
+}  // namespace tapestry

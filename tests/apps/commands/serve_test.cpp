@@ -1,0 +1,540 @@
+// `tapestry serve` as its clients see it: one process, sockets.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "tests/apps/browser.h"
+#include "tests/apps/tiny_runs.h"
+
+namespace tapestry {
+namespace {
+
+using testing::HasSubstr;
+using ServedJson = nlohmann::json;
+
+struct HttpAnswer {
+  int status = 0;
+  std::string head, body;
+
+  ServedJson json() const { return ServedJson::parse(body); }
+};
+
+// A connection to 127.0.0.1.
+class Connection {
+ public:
+  explicit Connection(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connected_ = connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0;
+    const timeval patience{60, 0};
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  ~Connection() { close(socket_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void send(const std::string& bytes) const {
+    [[maybe_unused]] const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // Everything up to the end of the connection.
+  HttpAnswer receive() const {
+    std::string all;
+    char bytes[4096];
+    for (ssize_t count; (count = recv(socket_, bytes, sizeof bytes, 0)) > 0;) {
+      all.append(bytes, static_cast<size_t>(count));
+    }
+    HttpAnswer answer;
+    const size_t end = all.find("\r\n\r\n");
+    answer.head = all.substr(0, end);  // or all of it
+    if (end != std::string::npos) answer.body = all.substr(end + 4);
+    if (answer.head.size() > 12) answer.status = std::atoi(answer.head.c_str() + 9);
+    return answer;
+  }
+  // The bytes up to such a text.
+  std::string receive_until(const std::string& text) const {
+    std::string all;
+    char byte;
+    while (all.find(text) == std::string::npos && recv(socket_, &byte, 1, 0) == 1) all += byte;
+    return all;
+  }
+  bool connected() const { return connected_; }
+
+ private:
+  int socket_;
+  bool connected_ = false;
+};
+
+std::string request_text(const std::string& method, const std::string& path,
+                         const std::string& body = "", const std::string& headers = "") {
+  return concat(method, ' ', path, " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", headers,
+                "Content-Length: ", body.size(), "\r\n\r\n", body);
+}
+
+// The program, on a port that it chooses.
+class ServerProcess {
+ public:
+  ServerProcess(const TinyRunFolder& folder, std::vector<std::string> arguments)
+      : log_(folder.path("serve-log")) {
+    arguments.insert(arguments.begin(), {tapestry_binary(), "serve", "--port", "0"});
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    int out[2];
+    EXPECT_EQ(pipe(out), 0);
+    child_ = fork();
+    if (child_ == 0) {
+      const int err = open(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      dup2(out[1], STDOUT_FILENO);
+      dup2(err, STDERR_FILENO);
+      close(out[0]);
+      close(out[1]);
+      execv(argv[0], argv.data());
+      _exit(99);
+    }
+    close(out[1]);
+    std::string line;
+    for (char c; read(out[0], &c, 1) == 1 && c != '\n';) line += c;
+    close(out[0]);
+    const size_t colon = line.rfind(':');
+    if (colon != std::string::npos) port_ = std::atoi(line.c_str() + colon + 1);
+    EXPECT_GT(port_, 0) << read_file(log_);
+  }
+  ~ServerProcess() {
+    if (child_ > 0) end();
+  }
+
+  int port() const { return port_; }
+  void signal(int number) const { kill(child_, number); }
+  // The exit code.
+  int end() {
+    signal(SIGTERM);
+    return TinyRunFolder::wait(std::exchange(child_, 0));
+  }
+  int wait() { return TinyRunFolder::wait(std::exchange(child_, 0)); }
+  std::string log() const { return read_file(log_); }
+
+  HttpAnswer get(const std::string& path, const std::string& headers = "") const {
+    return send(request_text("GET", path, "", headers));
+  }
+  HttpAnswer post(const std::string& path, const ServedJson& body,
+                  const std::string& headers = "Content-Type: application/json\r\n") const {
+    return send(request_text("POST", path, body.dump(), headers));
+  }
+  HttpAnswer send(const std::string& bytes) const {
+    const Connection connection(port_);
+    connection.send(bytes);
+    return connection.receive();
+  }
+
+ private:
+  std::string log_;
+  pid_t child_ = 0;
+  int port_ = 0;
+};
+
+// One folder of trained models for all tests.
+class ServeTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TinyRunFolder>("serve");
+    for (const char* task : {"translation", "clm", "chat", "mlm", "classification", "questions",
+                             "vectors", "several"}) {
+      ASSERT_EQ(folder_->train(task, task), 0) << folder_->messages();
+    }
+    // One whose answers take long.
+    ASSERT_EQ(folder_->train("clm", "endless",
+                             {"generation.max_new_tokens=4000", "generation.min_new_tokens=4000"}),
+              0)
+        << folder_->messages();
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  static std::string model(const std::string& task) {
+    return concat(task, '=', folder_->path(task));
+  }
+  static std::vector<std::string> sentences() {
+    return lines_of(read_file(folder_->path("valid.src")));
+  }
+  static std::string text_of(const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines) text += line + '\n';
+    return text;
+  }
+
+  static std::unique_ptr<TinyRunFolder> folder_;
+};
+
+std::unique_ptr<TinyRunFolder> ServeTest::folder_;
+
+TEST_F(ServeTest, TranslatesAsTheCommandDoesForManyClientsAtOnce) {
+  const std::vector<std::string> lines = sentences();
+  const std::vector<std::string> expected =
+      lines_of(folder_->output("translate --model translation", text_of(lines)));
+  ASSERT_EQ(expected.size(), lines.size());
+  ServerProcess server(*folder_, {"--model", model("translation"), "--threads", "2"});
+  std::vector<std::thread> clients;
+  std::vector<std::string> wrong(16);
+  for (size_t c = 0; c < wrong.size(); ++c) {
+    clients.emplace_back([&, c] {
+      for (size_t i = 0; i < lines.size(); ++i) {
+        const size_t line = (i + 3 * c) % lines.size();
+        const HttpAnswer answer = server.post("/translate", {{"q", lines[line]}});
+        if (answer.status == 200 && answer.json().at("translatedText") == expected[line]) continue;
+        wrong[c] = concat(lines[line], ": ", answer.head, answer.body);
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(wrong, std::vector<std::string>(16)) << server.log();
+  // A list, an empty text, a text of two lines, and further translations.
+  const ServedJson all = server.post("/translate", {{"q", lines}}).json();
+  EXPECT_EQ(all.at("translatedText"), ServedJson(expected));
+  const ServedJson both =
+      server.post("/translate", {{"q", concat(lines[0], "\n\n", lines[1])}}).json();
+  EXPECT_EQ(both.at("translatedText"), concat(expected[0], "\n\n", expected[1]));
+  const ServedJson more = server.post("/translate", {{"q", lines[0]}, {"alternatives", 1}}).json();
+  const std::vector<std::string> two =
+      lines_of(folder_->output("translate --model translation --n-best 2", lines[0] + "\n"));
+  EXPECT_EQ(more.at("translatedText"), two.at(0));
+  EXPECT_EQ(more.at("alternatives"), ServedJson({two.at(1)}));
+  // A form, as LibreTranslate's client sends it.
+  const HttpAnswer form =
+      server.send(request_text("POST", "/translate", "q=&source=auto&target=en",
+                               "Content-Type: application/x-www-form-urlencoded\r\n"));
+  EXPECT_EQ(form.json().at("translatedText"), "") << form.body;
+  EXPECT_EQ(server.get("/health").status, 200);
+  EXPECT_THAT(server.get("/metrics").body,
+              HasSubstr("tapestry_requests_total{path=\"/translate\",status=\"200\"} 324"));
+  EXPECT_EQ(server.end(), 0) << server.log();
+  EXPECT_THAT(server.log(), testing::Not(HasSubstr(lines[0])));  // no texts
+}
+
+TEST_F(ServeTest, RefusesWhatItCannotAnswer) {
+  folder_->write("keys", "secret\nother\n");
+  ServerProcess server(*folder_, {"--model", model("translation"), "--api-key-file",
+                                  folder_->path("keys"), "--max-body", "1000", "--max-queue", "4"});
+  const std::string json = "Content-Type: application/json\r\n";
+  const std::string key = json + "Authorization: Bearer secret\r\n";
+  const auto error = [](const HttpAnswer& answer) {
+    return concat(answer.status, ' ', answer.json().at("error").dump());
+  };
+  EXPECT_THAT(error(server.post("/translate", {{"q", "a"}})), HasSubstr("401"));
+  EXPECT_EQ(
+      server.post("/translate", {{"q", "a"}}, json + "Authorization: Bearer secreu\r\n").status,
+      401);
+  EXPECT_EQ(server.post("/translate", {{"q", "a"}}, json + "Authorization: Bearer s\r\n").status,
+            401);
+  EXPECT_EQ(server.post("/translate", {{"q", "a"}, {"api_key", "other"}}).status, 200);
+  EXPECT_EQ(server.get("/health").status, 200);  // needs no key
+  EXPECT_EQ(server.get("/metrics").status, 401);
+  EXPECT_THAT(error(server.get("/nowhere")), HasSubstr("404 \"there is no /nowhere here"));
+  const HttpAnswer method = server.get("/translate", key);
+  EXPECT_THAT(error(method), HasSubstr("405 \"/translate takes POST, got GET."));
+  EXPECT_THAT(method.head, HasSubstr("Allow: POST"));
+  EXPECT_THAT(error(server.post("/translate", ServedJson::object(), key)),
+              HasSubstr("400 \"the field 'q' is missing."));
+  EXPECT_THAT(error(server.post("/translate", {{"q", 3}}, key)),
+              HasSubstr("the field 'q' must be a text or a list of texts, got number."));
+  EXPECT_THAT(error(server.post("/translate", {{"q", "a"}, {"model", "b"}}, key)),
+              HasSubstr("404 \"there is no model 'b', there is translation."));
+  EXPECT_THAT(error(server.send(request_text("POST", "/translate", "{\"q\": ", key))),
+              HasSubstr("400 \"the body must be a JSON object: "));
+  EXPECT_EQ(server.send(request_text("POST", "/translate", "{\"q\": \"\xFF\"}", key)).status, 400);
+  EXPECT_THAT(error(server.post("/translate", {{"q", std::string(2000, 'a')}}, key)),
+              HasSubstr("413 \"the body is larger than 1000 bytes (--max-body)."));
+  const std::string chunks = concat("7d0\r\n", std::string(2000, 'a'), "\r\n0\r\n\r\n");
+  EXPECT_EQ(server
+                .send(concat("POST /translate HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", key,
+                             "Transfer-Encoding: chunked\r\n\r\n", chunks))
+                .status,
+            413);
+  const std::vector<std::string> five(5, "a");
+  EXPECT_THAT(error(server.post("/translate", {{"q", five}}, key)),
+              HasSubstr("429 \"the queue is full: at most 4 texts"));
+  // Behind a body that nobody wants comes the next request.
+  const Connection client(server.port());
+  client.send("POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+  EXPECT_THAT(client.receive_until("openapi.json.\"}"), HasSubstr("404"));
+  client.send(request_text("GET", "/health"));
+  EXPECT_EQ(client.receive().status, 200);
+  EXPECT_EQ(server.send("nonsense\r\n\r\n").status, 400);
+  EXPECT_THAT(error(server.post("/v1/completions", {{"prompt", "a"}}, key)),
+              HasSubstr("no model here can do this"));
+  EXPECT_EQ(server.post("/translate", {{"q", "a"}}, key).status, 200);  // as before
+  EXPECT_EQ(server.end(), 0);
+}
+
+TEST_F(ServeTest, StartsOnlyWithWhatItCanServe) {
+  const auto error = [&](const std::string& arguments) {
+    const auto outcome = folder_->run("serve --port 0 " + arguments);
+    return concat(outcome.code, ' ', outcome.err);
+  };
+  EXPECT_THAT(error("--model a"),
+              HasSubstr("2 error: [serve] expected --model NAME=DIR, got 'a'."));
+  EXPECT_THAT(error("--model a=clm --model a=mlm"),
+              HasSubstr("[serve] two models have the name 'a': clm and mlm."));
+  EXPECT_THAT(error("--model a=nothing"), HasSubstr("nothing"));
+  EXPECT_THAT(error("--model a=clm --api-key-file chat.jinja2"), HasSubstr("chat.jinja2"));
+  ServerProcess server(*folder_, {"--model", model("clm")});
+  const auto taken = folder_->run(concat("serve --model a=clm --port ", server.port()));
+  EXPECT_EQ(taken.code, 1);
+  EXPECT_THAT(taken.err, HasSubstr(concat("[serve] cannot listen on 127.0.0.1:", server.port())));
+}
+
+TEST_F(ServeTest, ContinuesAsTheCommandDoesWithTheSameSeedForManyClients) {
+  const std::string prompt = sentences()[0].substr(0, 8);
+  ServerProcess server(*folder_, {"--model", model("clm"), "--model", model("chat")});
+  const auto ask = [&](ServedJson body) {
+    body["model"] = "clm";
+    body["prompt"] = prompt;
+    const HttpAnswer answer = server.post("/v1/completions", body);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.json().at("choices").at(0).at("text").get<std::string>();
+  };
+  const auto expected = [&](const std::string& options) {
+    const std::string line = folder_->output(
+        concat("generate --model clm --max-new-tokens 6 ", options, " --prompt '", prompt, "'"));
+    return line.substr(prompt.size(), line.size() - prompt.size() - 1);
+  };
+  EXPECT_EQ(ask({{"temperature", 0}, {"max_tokens", 6}}), expected("--temperature 0"));
+  std::vector<std::string> of_seed;
+  for (int seed = 1; seed <= 6; ++seed) {
+    of_seed.push_back(expected(concat("--do-sample --temperature 1.5 --seed ", seed)));
+  }
+  EXPECT_GT(std::set<std::string>(of_seed.begin(), of_seed.end()).size(), 1u);
+  std::vector<std::thread> clients;
+  std::vector<std::string> got(24);
+  for (size_t c = 0; c < got.size(); ++c) {
+    clients.emplace_back([&, c] {
+      got[c] = ask({{"temperature", 1.5}, {"max_tokens", 6}, {"seed", 1 + c % 6}});
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  for (size_t c = 0; c < got.size(); ++c) EXPECT_EQ(got[c], of_seed[c % 6]) << c;
+
+  // The parts of a stream are the whole text.
+  const std::string stream = server
+                                 .post("/v1/completions", {{"model", "clm"},
+                                                           {"prompt", prompt},
+                                                           {"stream", true},
+                                                           {"temperature", 0},
+                                                           {"max_tokens", 6}})
+                                 .body;
+  std::string streamed;
+  for (const std::string& line : lines_of(stream)) {
+    if (!line.starts_with("data: {")) continue;
+    streamed += ServedJson::parse(line.substr(6)).at("choices").at(0).at("text").get<std::string>();
+  }
+  EXPECT_EQ(streamed, expected("--temperature 0"));
+  EXPECT_THAT(stream, HasSubstr("data: [DONE]"));
+
+  // What lm-eval reads.
+  const ServedJson scored = server
+                                .post("/v1/completions", {{"model", "clm"},
+                                                          {"prompt", sentences()[0]},
+                                                          {"echo", true},
+                                                          {"logprobs", 1},
+                                                          {"max_tokens", 1},
+                                                          {"temperature", 0}})
+                                .json();
+  const ServedJson& logprobs = scored.at("choices").at(0).at("logprobs");
+  ASSERT_EQ(logprobs.at("tokens").size(), logprobs.at("token_logprobs").size()) << scored;
+  double sum = 0;
+  for (size_t i = 0; i + 1 < logprobs.at("tokens").size(); ++i) {
+    if (logprobs["token_logprobs"][i].is_null()) continue;
+    sum += logprobs["token_logprobs"][i].get<double>();
+  }
+  const ServedJson line = ServedJson::parse(
+      folder_->output("score --model clm --tokens --target -", sentences()[0] + "\n"));
+  double without_end = line.at("log_probability").get<double>();
+  without_end -= line.at("token_log_probabilities").back().get<double>();
+  EXPECT_NEAR(sum, without_end, 1e-4);
+
+  const ServedJson talk =
+      server
+          .post("/v1/chat/completions",
+                {{"model", "chat"},
+                 {"temperature", 0},
+                 {"max_tokens", 5},
+                 {"messages", {{{"role", "user"}, {"content", sentences()[1]}}}}})
+          .json();
+  const ServedJson record = {{"messages", {{{"role", "user"}, {"content", sentences()[1]}}}}};
+  const ServedJson answered = ServedJson::parse(folder_->output(
+      "generate --model chat --jsonl --max-new-tokens 5 --temperature 0", record.dump() + "\n"));
+  EXPECT_EQ(talk.at("choices").at(0).at("message"), answered.at("messages").back());
+  EXPECT_EQ(
+      server.post("/v1/chat/completions", {{"model", "clm"}, {"messages", {{{"role", "user"}}}}})
+          .status,
+      400);
+  EXPECT_EQ(
+      server.post("/v1/completions", {{"model", "clm"}, {"prompt", "a"}, {"top_p", 7}}).status,
+      400);
+  EXPECT_EQ(server.end(), 0) << server.log();
+}
+
+TEST_F(ServeTest, AnswersOfOnePassAreTheCommands) {
+  ServerProcess server(*folder_, {"--model", model("mlm"), "--model", model("classification"),
+                                  "--model", model("questions"), "--model", model("vectors"),
+                                  "--model", model("several"), "--model", model("translation")});
+  const std::string text = sentences()[0];
+  const ServedJson classes = server.post("/classify", {{"text", text}}).json();
+  const ServedJson expected = ServedJson::parse(
+      folder_->output("classify --model classification --top-k 100 --detail jsonl", text + "\n"));
+  EXPECT_EQ(classes.at("classes").at(0), expected.at("classes"));
+  const ServedJson several =
+      server.post("/classify", {{"text", text}, {"model", "several"}}).json();
+  const ServedJson any = ServedJson::parse(
+      folder_->output("classify --model several --threshold 0 --detail jsonl", text + "\n"));
+  EXPECT_EQ(several.at("classes").at(0), any.at("classes"));
+  const ServedJson vector = server.post("/v1/embeddings", {{"input", text}}).json();
+  const ServedJson row = ServedJson::parse(folder_->output("embed --model vectors", text + "\n"));
+  ASSERT_EQ(vector.at("data").at(0).at("embedding").size(), row.size());
+  for (size_t i = 0; i < row.size(); ++i) {
+    EXPECT_FLOAT_EQ(vector["data"][0]["embedding"][i].get<float>(), row[i].get<float>());
+  }
+  const std::string masked = "<mask>" + text.substr(text.find(' '));
+  const ServedJson words = server.post("/fill-mask", {{"text", masked}, {"top_k", 1}}).json();
+  const std::string guess = folder_->output("fill-mask --model mlm --top-k 1", masked + "\n");
+  EXPECT_THAT(guess, testing::StartsWith(words["masks"][0][0][0]["text"].get<std::string>()));
+  const ServedJson answers =
+      server.post("/answer", {{"context", text}, {"question", text.substr(0, 3)}}).json();
+  const ServedJson spans = ServedJson::parse(folder_->output(
+      "answer --model questions --detail jsonl", concat(text, '\t', text.substr(0, 3), '\n')));
+  EXPECT_EQ(answers.at("answers"), spans.at("answers"));
+  const ServedJson score = server.post("/score", {{"source", text}, {"text", text}}).json();
+  folder_->write("one", text + "\n");
+  const ServedJson pair = ServedJson::parse(
+      folder_->output("score --model translation --source one --target one --tokens"));
+  EXPECT_NEAR(score["scores"][0]["log_probability"].get<double>(),
+              pair["log_probability"].get<double>(), 1e-5);
+  // The description has every path that answers, with the fields that are checked.
+  const ServedJson description = server.get("/openapi.json").json();
+  for (const auto& [path, methods] : description.at("paths").items()) {
+    for (const auto& [method, operation] : methods.items()) {
+      const HttpAnswer answer =
+          method == "get" ? server.get(path) : server.post(path, ServedJson::object());
+      EXPECT_EQ(answer.status, method == "get" ? 200 : 400) << path << answer.body;
+      if (method == "get") continue;
+      const ServedJson& schema = operation["requestBody"]["content"]["application/json"]["schema"];
+      EXPECT_FALSE(schema.at("required").empty()) << path;
+    }
+  }
+  EXPECT_THAT(server.get("/").body, HasSubstr("connect-src 'self'"));
+  EXPECT_EQ(server.get("/v1/models").json().at("data").size(), 6u);
+  EXPECT_EQ(server.end(), 0) << server.log();
+}
+
+TEST_F(ServeTest, ItsPageTranslatesContinuesAndTalks) {
+  if (Browser::installed().empty()) {
+    GTEST_SKIP() << "no browser is installed (Debian's chromium): the page was not driven";
+  }
+  ServerProcess server(*folder_, {"--model", model("translation"), "--model", model("clm"),
+                                  "--model", model("chat"), "--model", model("mlm"), "--model",
+                                  model("classification"), "--model", model("questions")});
+  const std::string source = sentences()[0];
+  std::string expected = folder_->output("translate --model translation", source + "\n");
+  expected.pop_back();
+  Browser browser(Browser::installed(), folder_->path("profile"));
+  const auto wait_until = [&](const std::string& condition) {
+    for (int i = 0; i < 200; ++i) {
+      if (browser.value(concat("!!(", condition, ")")) == true) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  };
+  const auto text = [&](const std::string& selector) {
+    return concat("document.querySelector('", selector, "').textContent");
+  };
+  // Types into the first field as the only text.
+  const auto type = [&](const std::string& words) {
+    browser.value(
+        concat("(() => { const node = document.querySelector('section textarea, section "
+               "input'); node.value = ",
+               ServedJson(words).dump(), "; node.dispatchEvent(new Event('input')); })()"));
+  };
+  const auto choose = [&](const std::string& part) {
+    browser.value(
+        concat("[...document.querySelectorAll('.group button')].find(button => "
+               "button.textContent.startsWith('",
+               part, "')).click()"));
+  };
+  for (const int width : {400, 1280}) {
+    browser.resize(width, 800);
+    browser.value("window.before = true");
+    browser.value(concat("location.href = 'http://127.0.0.1:", server.port(), "/'"));
+    ASSERT_TRUE(wait_until("!window.before && document.querySelector('section textarea')"))
+        << width;
+    EXPECT_LE(browser.value("document.documentElement.scrollWidth").get<int>(), width);
+    type(source);
+    EXPECT_TRUE(wait_until(concat(text(".answer"), " === ", ServedJson(expected).dump())))
+        << browser.value(text(".answer"));
+    choose("Continue");
+    type(source.substr(0, 8));
+    browser.click("section button");
+    EXPECT_TRUE(wait_until(
+        concat(text("section button"), " === 'Continue' && ", text(".answer"), ".length > 8")));
+    choose("Chat");
+    type(source);
+    browser.click("section form button");
+    EXPECT_TRUE(wait_until("document.querySelectorAll('.said').length === 2"));
+    choose("Fill masks");
+    type("<mask>" + source.substr(source.find(' ')));
+    EXPECT_TRUE(wait_until("document.querySelectorAll('.answer tr').length === 5"));
+    choose("Classify");
+    type(source);
+    EXPECT_TRUE(wait_until("document.querySelectorAll('.answer tr').length > 1"));
+    EXPECT_LE(browser.value("document.documentElement.scrollWidth").get<int>(), width);
+    // Each field and each button has a name.
+    EXPECT_EQ(browser.value("[...document.querySelectorAll('textarea, input')].filter(node => "
+                            "!node.labels.length).length"),
+              0);
+  }
+  EXPECT_THAT(browser.complaints(), testing::IsEmpty());
+}
+
+TEST_F(ServeTest, AnswersThatRunAreFinishedAfterSigterm) {
+  ServedJson request = {{"prompt", sentences()[0].substr(0, 8)},
+                        {"max_tokens", 300},
+                        {"stream", true},
+                        {"temperature", 1}};
+  // The first part of a stream says that the answer runs.
+  const auto ask_and_end = [&](ServerProcess& server) {
+    const Connection client(server.port());
+    client.send(request_text("POST", "/v1/completions", request.dump()));
+    client.receive_until("data: ");
+    server.signal(SIGTERM);
+    return client.receive().head;
+  };
+  {
+    ServerProcess server(*folder_, {"--model", model("endless"), "--grace", "60"});
+    EXPECT_THAT(ask_and_end(server), HasSubstr("[DONE]"));
+    EXPECT_EQ(server.wait(), 0);
+  }
+  ServerProcess server(*folder_, {"--model", model("endless"), "--grace", "0"});
+  request["max_tokens"] = 4000;
+  request["n"] = 100;
+  const std::string cut = ask_and_end(server);
+  EXPECT_THAT(cut.substr(cut.size() > 500 ? cut.size() - 500 : 0), HasSubstr("the server ends"));
+  EXPECT_EQ(server.wait(), 0);
+}
+
+TEST_F(ServeTest, AnAnswerThatTakesTooLongIsRefused) {
+  ServerProcess server(*folder_, {"--model", model("endless"), "--timeout", "0.05"});
+  const HttpAnswer answer = server.post(
+      "/v1/completions", {{"prompt", "a"}, {"max_tokens", 4000}, {"n", 100}, {"temperature", 1}});
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_THAT(answer.body, HasSubstr("the answer takes longer than --timeout."));
+  EXPECT_THAT(answer.head, HasSubstr("Retry-After: "));
+  EXPECT_EQ(server.end(), 0);
+}
+
+}  // namespace
+}  // namespace tapestry
