@@ -161,9 +161,8 @@ void translate(const PairModels& models, const TranslationInput& input,
                const SearchOptions& options, const TranslationDone& done) {
   options.validate();
   check(!models.models.empty(), "translate", "expected a model, got none.");
-  const SourceRows sources{.rows = rows_of(input),
-                           .device = input.source.device(),
-                           .chosen = &input.chosen};
+  const SourceRows sources{
+      .rows = rows_of(input), .device = input.source.device(), .chosen = &input.chosen};
   SearchTask task;
   task.sentences = input.source.shape()[0];
   task.sentences_at_once = input.sentences_at_once;
@@ -177,8 +176,7 @@ void translate(const PairModels& models, const TranslationInput& input,
   task.log_probabilities = input.log_probabilities;
   task.token_log_probabilities = input.token_log_probabilities;
   const int64_t longest = longest_sequence(models);
-  const bool penalised =
-      options.repetition_penalty != 1 && vocabulary_of(models.models[0]).shared;
+  const bool penalised = options.repetition_penalty != 1 && vocabulary_of(models.models[0]).shared;
   for (size_t i = 0; i < sources.rows.size(); ++i) {
     const std::vector<int32_t>& row = sources.rows[i];
     const int64_t prefix = input.prefixes.empty() ? 0 : std::ssize(input.prefixes.at(i));

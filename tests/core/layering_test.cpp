@@ -53,6 +53,7 @@ const LibraryRule kLibraries[] = {
     {"yaml-cpp", R"(yaml-cpp/.*)", "apps"},
     {"spdlog", R"((spdlog|fmt)/.*)", "apps"},
     {"CLI11", R"(CLI/.*)", "apps"},
+    {"cpp-httplib", R"(httplib\.h)", "apps"},
     {"nlohmann-json", R"(nlohmann/.*)", "apps", "data"},
     {"ICU", R"(unicode/.*)", "data"},
     {"Oniguruma", R"(onig.*\.h)", "data"},
@@ -312,10 +313,11 @@ TEST(LayeringCatches, HeadersThatArePrivate) {
 }
 
 TEST(LayeringCatches, LibrariesOutOfTheirFolder) {
-  for (const char* header : {"cblas.h", "cuda_runtime.h", "cublas_v2.h", "mpi.h", "yaml-cpp/yaml.h",
-                             "spdlog/spdlog.h", "fmt/format.h", "CLI/CLI.hpp", "nlohmann/json.hpp",
-                             "unicode/utf8.h", "oniguruma.h", "zlib.h", "zstd.h", "lzma.h",
-                             "bzlib.h", "sentencepiece_processor.h", "png.h", "jpeglib.h"}) {
+  for (const char* header :
+       {"cblas.h", "cuda_runtime.h", "cublas_v2.h", "mpi.h", "yaml-cpp/yaml.h", "spdlog/spdlog.h",
+        "fmt/format.h", "CLI/CLI.hpp", "nlohmann/json.hpp", "unicode/utf8.h", "oniguruma.h",
+        "zlib.h", "zstd.h", "lzma.h", "bzlib.h", "sentencepiece_processor.h", "png.h", "jpeglib.h",
+        "httplib.h"}) {
     EXPECT_EQ(violations("nn", std::string("#include <") + header + ">\n").size(), 1u) << header;
   }
   EXPECT_EQ(violations("core", "#include <cuda_runtime.h>\n#include <cblas.h>\n"), Found{});

@@ -113,8 +113,8 @@ int64_t TextGenerator::limit(const Prompt& prompt) const {
   return generation_limit(std::ssize(prompt.ids), models_.positions(), models_.longest(), options_);
 }
 
-std::string TextGenerator::settled_text(const Prompt& prompt,
-                                        const std::vector<int32_t>& generated, bool& ended) const {
+std::string TextGenerator::settled_text(const Prompt& prompt, const std::vector<int32_t>& generated,
+                                        bool& ended) const {
   const std::string text = continuation(tokenizer(), prompt.ids, generated);
   const size_t stop = find_stop(text, stop_);
   ended = stop != std::string::npos;

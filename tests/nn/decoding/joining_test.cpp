@@ -17,14 +17,16 @@ struct Joiner {
 const std::vector<Joiner> kJoiners = {
     {{kBos, 4, 5}, 6, 1}, {{kBos}, 9, 2}, {{5, 4}, 3, 1}, {{kBos, 6}, 7, 3}, {{4}, 5, 2}};
 
-// A search with `places` places, into which joiners come as next(free) says.
+// A search with three places, into which joiners come as next(free) says; with `seeds` each has
+// a seed of its own.
 std::vector<std::vector<Hypothesis>> join_search(
-    const Table& table, int64_t places, const SearchOptions& options,
+    const Table& table, bool seeds, const SearchOptions& options,
     const std::function<std::vector<std::pair<int64_t, size_t>>(std::vector<int64_t>& free)>&
         next) {
+  constexpr int64_t places = 3;
   SearchTask task = task_of(std::vector<int64_t>(static_cast<size_t>(places), 1));
   task.prompts.assign(static_cast<size_t>(places), {kBos});
-  task.seeds.assign(static_cast<size_t>(places), 1);
+  if (seeds) task.seeds.assign(static_cast<size_t>(places), 1);
   task.sequence_ids.assign(static_cast<size_t>(places), 0);
   task.sentences_at_once = places;
   std::vector<int64_t> free;
@@ -38,7 +40,7 @@ std::vector<std::vector<Hypothesis>> join_search(
                                   const auto p = static_cast<size_t>(place);
                                   task.prompts[p] = kJoiners[joiner].prompt;
                                   task.max_lengths[p] = kJoiners[joiner].limit;
-                                  task.seeds[p] = kJoiners[joiner].seed;
+                                  if (seeds) task.seeds[p] = kJoiners[joiner].seed;
                                   at[p] = joiner;
                                   joined.push_back(place);
                                 }
@@ -67,7 +69,7 @@ TEST(Joining, AnswersAreThoseOfASearchOfOneSentence) {
       // One joins at each step, while others run or when nobody does.
       std::vector<int64_t> place_of(kJoiners.size());
       size_t joined = 0;
-      const auto together = join_search(table, 3, options, [&](std::vector<int64_t>& free) {
+      const auto together = join_search(table, true, options, [&](std::vector<int64_t>& free) {
         std::vector<std::pair<int64_t, size_t>> now;
         if (joined == kJoiners.size()) return now;
         place_of[joined] = free.back();
@@ -78,7 +80,9 @@ TEST(Joining, AnswersAreThoseOfASearchOfOneSentence) {
       ASSERT_EQ(joined, kJoiners.size());
       for (size_t i = 0; i < kJoiners.size(); ++i) {
         bool asked = false;
-        const auto alone = join_search(table, 3, options, [&](std::vector<int64_t>&) {
+        SearchOptions of_one = options;
+        of_one.seed = kJoiners[i].seed;
+        const auto alone = join_search(table, false, of_one, [&](std::vector<int64_t>&) {
           std::vector<std::pair<int64_t, size_t>> now;
           if (!asked) now.emplace_back(place_of[i], i);
           asked = true;
