@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "apps/checkpoint/model_bundle.h"
-#include "apps/commands/answers/chat.h"
 #include "apps/commands/serve/call.h"
 #include "apps/commands/serve/joined_search.h"
 #include "apps/tasks/answers/text_generator.h"
 #include "apps/tasks/answers/translator.h"
+#include "apps/tasks/prompts/chat_answers.h"
 #include "apps/tasks/task.h"
 
 namespace tapestry {
