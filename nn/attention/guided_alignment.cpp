@@ -25,7 +25,8 @@ void GuidedHead::attend(const Var& q, const Var& k, const AttentionOptions& opti
   if (scores.dtype() == DType::kBFloat16) scores = convert(scores, DType::kFloat32);
   scores = scale * scores;
   if (options.softcap > 0) scores = softcap(scores, options.softcap);
-  log_weights = log_softmax(scores + Var(hidden.to(scores.dtype())));
+  const Tensor unseen = hidden.to(scores.dtype()).to(scores.value().device());
+  log_weights = log_softmax(scores + Var(unseen));
 }
 
 CrossEntropy with_alignment(CrossEntropy loss, const Var& log_attention,

@@ -24,7 +24,7 @@ Tensor hidden_keys(const Tensor& lengths, int64_t keys);
 
 /// The attention of the first head, as fused attention does not give it.
 struct GuidedHead {
-  Tensor hidden;    ///< as GuidedAlignment::hidden, on the device of the scores
+  Tensor hidden;    ///< as GuidedAlignment::hidden
   Var log_weights;  ///< (B, T, S), set by the layer: float32, or float64 of such scores
 
   /// Sets the weights by the scores of q (B, T, K) and k (B, S, K), which `options` scale and cap.
