@@ -337,7 +337,8 @@ void check_alignment(Rules& rules, const Config& config) {
                   corpora == 1 ? config.data.train[0].str() : "", '.');
     const bool sampled = config.variation.source.is_on() || config.variation.target.is_on();
     report.expect(!sampled, "file",
-                  "does not go with tokenizer.sampling, whose pieces differ from epoch to epoch.");
+                  "does not go with tokenizer.sampling (dropout, alpha, nbest), whose pieces "
+                  "differ from epoch to epoch.");
   });
 }
 
