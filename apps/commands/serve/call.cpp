@@ -38,6 +38,13 @@ double Call::number(const char* field, double otherwise) const {
 
 bool Call::is_true(const char* field) const { return has(field) && body.at(field).get<bool>(); }
 
+std::optional<uint64_t> Call::seed() const {
+  if (!has("seed")) return std::nullopt;
+  const int64_t given = integer("seed", 0);
+  if (given < 0) refuse(400, "the field 'seed' must be at least 0, got ", given, '.');
+  return static_cast<uint64_t>(given);
+}
+
 std::vector<std::string> Call::texts(const char* field) const {
   if (!has(field)) return {};
   const Json& value = body.at(field);

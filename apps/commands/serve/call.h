@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,8 @@ struct Call {
   int64_t integer(const char* field, int64_t otherwise) const;
   double number(const char* field, double otherwise) const;
   bool is_true(const char* field) const;
+  /// The field "seed". Throws HttpError(400) for one below 0.
+  std::optional<uint64_t> seed() const;
   /// Of a field that is a text or a list of texts.
   std::vector<std::string> texts(const char* field) const;
 };

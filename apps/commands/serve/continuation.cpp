@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <random>
 #include <utility>
 
 #include "apps/commands/serve/http_error.h"
@@ -19,9 +20,11 @@ std::vector<Field> continuation_fields(std::vector<Field> own) {
       {"top_p", FieldType::kNumber, "draws from the nucleus of this mass"},
       {"top_k", FieldType::kInteger, "draws among so many tokens"},
       {"n", FieldType::kInteger, "draws of each prompt"},
-      {"seed", FieldType::kInteger, "of the draws: the same seed gives the same text"},
+      {"seed", FieldType::kInteger,
+       "of the draws: the same seed gives the same text; without it each request draws anew"},
       {"stop", FieldType::kTextOrTexts, "texts that end the answer, and are left out"},
       {"stream", FieldType::kBoolean, "the answer as server-sent events"},
+      {"stream_options", FieldType::kObject, "include_usage: counts of tokens at the end"},
       {"frequency_penalty", FieldType::kNumber, "as in the config"},
       {"presence_penalty", FieldType::kNumber, "as in the config"}};
   own.insert(own.end(), std::begin(kFields), std::end(kFields));
@@ -47,7 +50,7 @@ Wanted::Wanted(const Service& service, const ServedModel& model, const Call& cal
   options.top_k = call.integer("top_k", options.top_k);
   options.frequency_penalty = call.number("frequency_penalty", options.frequency_penalty);
   options.presence_penalty = call.number("presence_penalty", options.presence_penalty);
-  if (call.has("seed")) options.seed = static_cast<uint64_t>(call.integer("seed", 1));
+  options.seed = call.seed() ? *call.seed() : std::random_device()();
   const int64_t most = service.arguments().max_tokens;
   const char* const field =
       call.has("max_completion_tokens") ? "max_completion_tokens" : "max_tokens";

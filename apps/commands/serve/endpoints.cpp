@@ -1,8 +1,11 @@
 #include "apps/commands/serve/endpoints.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "apps/commands/serve/http_error.h"
+#include "core/base/nearest_name.h"
 
 namespace tapestry {
 namespace {
@@ -45,7 +48,12 @@ const TypeRow kTypes[] = {
      [](const Json& value) {
        return is_texts(value) || is_ids(value) || is_list_of(value, is_ids);
      }},
-    {FieldType::kAny, "anything", "{}", [](const Json&) { return true; }}};
+    {FieldType::kObject, "an object", R"({"type":"object"})",
+     [](const Json& value) { return value.is_object(); }}};
+
+// What clients send with any request, and what changes no answer.
+constexpr std::array<std::string_view, 5> kOfClients = {"api_key", "user", "metadata", "store",
+                                                        "service_tier"};
 
 const TypeRow& row_of(FieldType type) {
   return *std::ranges::find(kTypes, type, [](const TypeRow& row) { return row.type; });
@@ -96,6 +104,16 @@ Json openapi() {
 }
 
 void check_fields(const Endpoint& endpoint, const Json& body) {
+  std::vector<std::string> known;
+  for (const Field& field : endpoint.fields) known.emplace_back(field.name);
+  for (const auto& [name, value] : body.items()) {
+    if (value.is_null() || std::ranges::count(known, name) + std::ranges::count(kOfClients, name)) {
+      continue;
+    }
+    const std::string nearest = nearest_name(name, known);
+    refuse(400, "unknown field '", name, "' of ", endpoint.path,
+           nearest.empty() ? "; see /openapi.json." : concat("; did you mean '", nearest, "'?"));
+  }
   for (const Field& field : endpoint.fields) {
     const auto found = body.find(field.name);
     const bool given = found != body.end() && !found->is_null();

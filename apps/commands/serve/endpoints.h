@@ -20,7 +20,7 @@ enum class FieldType {
   kBoolean,
   kMessages,  ///< a list of objects
   kPrompts,   ///< a text, texts, token ids, or lists of those
-  kAny
+  kObject
 };
 
 struct Field {
@@ -34,7 +34,7 @@ struct Endpoint {
   const char* method;
   const char* path;
   const char* meaning;
-  std::vector<Field> fields;  ///< of the body; others are ignored
+  std::vector<Field> fields;  ///< of the body
   Reply (*answer)(const Service& service, const Call& call);
   bool open = false;  ///< needs no key
 };
@@ -45,7 +45,8 @@ std::span<const Endpoint* const> endpoints();
 /// The description of all endpoints, for OpenAPI 3.0.
 Json openapi();
 
-/// Throws HttpError(400) for a body whose fields have other types, or lack a required one.
+/// Throws HttpError(400) for a body with unknown fields or fields of other types, or which lacks a
+/// required one. Null is as good as none.
 void check_fields(const Endpoint& endpoint, const Json& body);
 
 /// An error as clients of the path read it.

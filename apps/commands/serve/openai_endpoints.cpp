@@ -37,6 +37,11 @@ struct Answering {
             {"model", model},
             {"choices", std::move(choices)}};
   }
+  Json usage(int64_t tokens) const {
+    const int64_t read = continuations->prompt_tokens();
+    return {
+        {"prompt_tokens", read}, {"completion_tokens", tokens}, {"total_tokens", read + tokens}};
+  }
 };
 
 Reply whole_reply(const Answering& answering) {
@@ -49,17 +54,18 @@ Reply whole_reply(const Answering& answering) {
   Json list = Json::array();
   for (auto& [i, choice] : choices) list.push_back(std::move(choice));
   Json json = answering.frame(answering.object, std::move(list));
-  const int64_t read = answering.continuations->prompt_tokens();
-  json["usage"] = {
-      {"prompt_tokens", read}, {"completion_tokens", tokens}, {"total_tokens", read + tokens}};
+  json["usage"] = answering.usage(tokens);
   return json_reply(json);
 }
 
 std::string event_of(const Json& json) { return concat("data: ", json_text(json), "\n\n"); }
 
-Reply streamed_reply(std::shared_ptr<Answering> answering, const char* path) {
+Reply streamed_reply(std::shared_ptr<Answering> answering, const Call& call, const char* path) {
+  const Json options = call.has("stream_options") ? call.body.at("stream_options") : Json::object();
+  const auto usage = options.find("include_usage");
+  const bool with_usage = usage != options.end() && *usage == true;
   Reply reply{.type = "text/event-stream"};
-  reply.stream = [answering, path](const Reply::Write& write) {
+  reply.stream = [answering, with_usage, path](const Reply::Write& write) {
     const std::string kind =
         answering->object == "chat.completion" ? "chat.completion.chunk" : answering->object;
     struct Gone {};
@@ -69,10 +75,19 @@ Reply streamed_reply(std::shared_ptr<Answering> answering, const char* path) {
     const auto send_part = [&](size_t i, const std::string* text, const char* reason) {
       send(event_of(answering->frame(kind, Json::array({answering->part(i, text, reason)}))));
     };
+    int64_t tokens = 0;
     try {
       answering->continuations->run(
           [&](size_t i, const std::string& text) { send_part(i, &text, nullptr); },
-          [&](size_t i, const Choice& choice) { send_part(i, nullptr, choice.finish_reason); });
+          [&](size_t i, const Choice& choice) {
+            tokens += std::ssize(choice.found.tokens);
+            send_part(i, nullptr, choice.finish_reason);
+          });
+      if (with_usage) {
+        Json last = answering->frame(kind, Json::array());
+        last["usage"] = answering->usage(tokens);
+        send(event_of(last));
+      }
       send("data: [DONE]\n\n");
     } catch (const Gone&) {
     } catch (const HttpError& error) {  // the status is sent already
@@ -240,7 +255,7 @@ Reply answer_completions(const Service& service, const Call& call) {
   answering->part = CompletionWriter::part;
   answering->continuations =
       std::make_unique<Continuations>(model, generator, std::move(ids), wanted, call.end);
-  if (wanted.stream) return streamed_reply(answering, "/v1/completions");
+  if (wanted.stream) return streamed_reply(answering, call, "/v1/completions");
   return whole_reply(*answering);
 }
 
@@ -303,7 +318,7 @@ Reply answer_chat(const Service& service, const Call& call) {
   };
   answering->continuations = std::make_unique<Continuations>(
       model, generator, std::vector<std::vector<int32_t>>{prompt.ids}, wanted, call.end);
-  if (wanted.stream) return streamed_reply(answering, "/v1/chat/completions");
+  if (wanted.stream) return streamed_reply(answering, call, "/v1/chat/completions");
   return whole_reply(*answering);
 }
 

@@ -6,7 +6,7 @@
 
 #include "apps/commands/serve/http_error.h"
 #include "apps/tasks/task.h"
-#include "core/base/nearest_name.h"
+#include "core/base/printable.h"
 #include "core/base/text.h"
 
 namespace tapestry {
@@ -47,6 +47,13 @@ Service::Service(const ServeArguments& arguments) : arguments_(arguments) {
       fail(ErrorKind::kConfig, "[serve] expected --model NAME=DIR, got '", word, "'.");
     }
     const std::string name = word.substr(0, at);
+    const auto fits = [](unsigned char c) {
+      return std::isalnum(c) != 0 || std::string_view("-_.:/").find(c) != std::string_view::npos;
+    };
+    if (!std::ranges::all_of(name, fits)) {
+      fail(ErrorKind::kConfig, "[serve] a model's name has letters, digits and -_.:/, got '",
+           printable(name), "'.");
+    }
     for (const auto& [other, path] : named) {
       if (other != name) continue;
       fail(ErrorKind::kConfig, "[serve] two models have the name '", name, "': ", path, " and ",

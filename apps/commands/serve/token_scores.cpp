@@ -20,13 +20,13 @@ TokenScores token_scores(ServedModel& model, const std::vector<int32_t>& ids) {
   const Tensor in = Tensor::from(std::vector(ids.begin(), ids.end() - 1), {1, count});
   const std::lock_guard lock(model.computing());
   const Var hidden = texts.model.hidden(in.to(texts.device()));
-  const Tensor logits = texts.model.logits(hidden).value().to(Device{}).to(DType::kFloat64);
+  const Tensor logits = texts.model.logits(hidden).value().to(Device{}).to(DType::kFloat32);
   const int64_t vocab = logits.shape()[2];
   for (int64_t t = 0; t < count; ++t) {
-    const double* const z = logits.data<double>() + t * vocab;
-    const double* const best = std::max_element(z, z + vocab);
+    const float* const z = logits.data<float>() + t * vocab;
+    const float* const best = std::max_element(z, z + vocab);
     double sum = 0;
-    for (int64_t v = 0; v < vocab; ++v) sum += std::exp(z[v] - *best);
+    for (int64_t v = 0; v < vocab; ++v) sum += std::exp(static_cast<double>(z[v]) - *best);
     const double normaliser = *best + std::log(sum);
     scores.each.push_back(z[ids[static_cast<size_t>(t) + 1]] - normaliser);
     scores.best.push_back(static_cast<int32_t>(best - z));

@@ -84,7 +84,7 @@ Reply answer_translate(const Service& service, const Call& call) {
   const Service::Admitted admitted(service, std::ssize(lines));
   SearchOptions options = model.config().generation;
   options.n_best = alternatives + 1;
-  if (call.has("seed")) options.seed = static_cast<uint64_t>(call.integer("seed", 1));
+  options.seed = call.seed().value_or(options.seed);
   // As many beams as answers, if the config has fewer.
   if (!options.do_sample) options.num_beams = std::max(options.num_beams, options.n_best);
   const auto found = model.translate(lines, options, call.end);

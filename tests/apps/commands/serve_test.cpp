@@ -243,6 +243,12 @@ TEST_F(ServeTest, RefusesWhatItCannotAnswer) {
               HasSubstr("400 \"the field 'q' is missing."));
   EXPECT_THAT(error(server.post("/translate", {{"q", 3}}, key)),
               HasSubstr("the field 'q' must be a text or a list of texts, got number."));
+  EXPECT_THAT(error(server.post("/translate", {{"q", "a"}, {"alternative", 1}}, key)),
+              HasSubstr("unknown field 'alternative' of /translate; did you mean 'alternatives'?"));
+  EXPECT_EQ(server.post("/translate", {{"q", "a"}, {"user", "b"}, {"other", nullptr}}, key).status,
+            200);
+  EXPECT_THAT(error(server.post("/translate", {{"q", "a"}, {"seed", -1}}, key)),
+              HasSubstr("the field 'seed' must be at least 0, got -1."));
   EXPECT_THAT(error(server.post("/translate", {{"q", "a"}, {"model", "b"}}, key)),
               HasSubstr("404 \"there is no model 'b', there is translation."));
   EXPECT_THAT(error(server.send(request_text("POST", "/translate", "{\"q\": ", key))),
@@ -281,6 +287,7 @@ TEST_F(ServeTest, StartsOnlyWithWhatItCanServe) {
               HasSubstr("2 error: [serve] expected --model NAME=DIR, got 'a'."));
   EXPECT_THAT(error("--model a=clm --model a=mlm"),
               HasSubstr("[serve] two models have the name 'a': clm and mlm."));
+  EXPECT_THAT(error("--model 'a\"b=clm'"), HasSubstr("a model's name has letters, digits and"));
   EXPECT_THAT(error("--model a=nothing"), HasSubstr("nothing"));
   EXPECT_THAT(error("--model a=clm --api-key-file chat.jinja2"), HasSubstr("chat.jinja2"));
   ServerProcess server(*folder_, {"--model", model("clm")});
@@ -319,21 +326,35 @@ TEST_F(ServeTest, ContinuesAsTheCommandDoesWithTheSameSeedForManyClients) {
   }
   for (std::thread& client : clients) client.join();
   for (size_t c = 0; c < got.size(); ++c) EXPECT_EQ(got[c], of_seed[c % 6]) << c;
+  std::set<std::string> anew;
+  for (int i = 0; i < 8; ++i) anew.insert(ask({{"temperature", 1.5}, {"max_tokens", 6}}));
+  EXPECT_GT(anew.size(), 1u);  // without a seed
 
   // The parts of a stream are the whole text.
-  const std::string stream = server
-                                 .post("/v1/completions", {{"model", "clm"},
-                                                           {"prompt", prompt},
-                                                           {"stream", true},
-                                                           {"temperature", 0},
-                                                           {"max_tokens", 6}})
-                                 .body;
+  const auto longest = std::ranges::max_element(of_seed, {}, &std::string::size);
+  ASSERT_GT(longest->size(), 3u);
+  ServedJson request = {{"model", "clm"},
+                        {"prompt", prompt},
+                        {"temperature", 1.5},
+                        {"seed", 1 + (longest - of_seed.begin())},
+                        {"max_tokens", 6}};
+  const ServedJson whole = server.post("/v1/completions", request).json();
+  request["stream"] = true;
+  request["stream_options"] = {{"include_usage", true}};
+  const std::string stream = server.post("/v1/completions", request).body;
   std::string streamed;
+  ServedJson usage;
   for (const std::string& line : lines_of(stream)) {
     if (!line.starts_with("data: {")) continue;
-    streamed += ServedJson::parse(line.substr(6)).at("choices").at(0).at("text").get<std::string>();
+    const ServedJson part = ServedJson::parse(line.substr(6));
+    if (part.contains("usage")) usage = part.at("usage");
+    for (const ServedJson& choice : part.at("choices")) {
+      streamed += choice.at("text").get<std::string>();
+    }
   }
-  EXPECT_EQ(streamed, expected("--temperature 0"));
+  EXPECT_EQ(streamed, *longest);
+  EXPECT_EQ(usage, whole.at("usage"));
+  EXPECT_GT(usage.at("completion_tokens"), 0);
   EXPECT_THAT(stream, HasSubstr("data: [DONE]"));
 
   // What lm-eval reads.
@@ -436,7 +457,7 @@ TEST_F(ServeTest, ItsPageTranslatesContinuesAndTalks) {
   if (Browser::installed().empty()) {
     GTEST_SKIP() << "no browser is installed (Debian's chromium): the page was not driven";
   }
-  ServerProcess server(*folder_, {"--model", model("translation"), "--model", model("clm"),
+  ServerProcess server(*folder_, {"--model", model("translation"), "--model", model("endless"),
                                   "--model", model("chat"), "--model", model("mlm"), "--model",
                                   model("classification"), "--model", model("questions")});
   const std::string source = sentences()[0];
