@@ -19,6 +19,12 @@ void wait_for_answer(std::condition_variable& changed, std::unique_lock<std::mut
   }
 }
 
+void refuse_failed(const CallEnd& end, const std::string& problem) {
+  if (end.cancelled->load()) refuse(503, "the server ends.");
+  end.cancelled->store(true);
+  refuse(500, problem);
+}
+
 bool Call::has(const char* field) const {
   const auto found = body.find(field);
   return found != body.end() && !found->is_null();

@@ -29,6 +29,10 @@ struct CallEnd {
 void wait_for_answer(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                      const CallEnd& end, const std::function<bool()>& ready);
 
+/// Throws HttpError(500) with what a search failed by, or HttpError(503) if the call was cancelled:
+/// its parts that wait fail then, too.
+[[noreturn]] void refuse_failed(const CallEnd& end, const std::string& problem);
+
 /// A request whose body has the types of its endpoint's fields.
 struct Call {
   Json body = Json::object();

@@ -105,7 +105,7 @@ struct Continuations::Shared {
   Event pop(const CallEnd& end) {
     std::unique_lock lock(mutex);
     wait_for_answer(changed, lock, end, [&] { return !events.empty() || !problem.empty(); });
-    if (!problem.empty()) refuse(500, problem);
+    if (!problem.empty()) refuse_failed(end, problem);
     Event event = std::move(events.front());
     events.pop_front();
     return event;

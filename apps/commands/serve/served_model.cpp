@@ -111,8 +111,7 @@ std::vector<std::vector<Hypothesis>> FoundTexts::wait(const CallEnd& end) {
   std::unique_lock lock(mutex_);
   wait_for_answer(changed_, lock, end, [&] { return left_ == 0 || !problem_.empty(); });
   if (problem_.empty()) return std::move(found_);
-  end.cancelled->store(true);
-  refuse(500, problem_);
+  refuse_failed(end, problem_);
 }
 
 ServedModel::ServedModel(std::string name, const std::string& path, const Options& options)
