@@ -33,7 +33,8 @@ struct Folder {
 
 std::vector<FuzzTarget> fuzz_targets() {
   std::vector<FuzzTarget> all;
-  for (const auto targets : {data_targets(), tokenizer_targets(), checkpoint_targets()}) {
+  for (const auto targets :
+       {data_targets(), tokenizer_targets(), checkpoint_targets(), serve_targets()}) {
     all.insert(all.end(), targets.begin(), targets.end());
   }
   return all;

@@ -19,6 +19,7 @@ struct FuzzTarget {
 std::span<const FuzzTarget> data_targets();
 std::span<const FuzzTarget> tokenizer_targets();
 std::span<const FuzzTarget> checkpoint_targets();
+std::span<const FuzzTarget> serve_targets();
 
 /// All of them.
 std::vector<FuzzTarget> fuzz_targets();

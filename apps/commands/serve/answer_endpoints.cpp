@@ -45,7 +45,8 @@ std::vector<std::vector<int32_t>> read_texts(const Config& config, const Tokeniz
 }
 
 Reply answer_embeddings(const Service& service, const Call& call) {
-  ServedModel& model = service.model_for(call, kEmbedsTexts);
+  const auto held = service.model_for(call, kEmbedsTexts);
+  ServedModel& model = *held;
   const EmbeddingModel& embedder = model.embedder();
   const std::string format = call.text("encoding_format", "float");
   if (format != "float" && format != "base64") {
@@ -56,7 +57,7 @@ Reply answer_embeddings(const Service& service, const Call& call) {
   const auto texts = read_texts(embedder.config, *embedder.tokenizers.source, inputs);
   Tensor vectors;
   {
-    const std::lock_guard lock(model.computing());
+    const Turns::Turn turn(model.computing(), call.end);
     vectors = embed(embedder, texts).to(DType::kFloat32);
   }
   const int64_t size = vectors.shape()[1];
@@ -84,21 +85,24 @@ Reply answer_score(const Service& service, const Call& call) {
   const Service::Admitted admitted(service, std::ssize(texts));
   std::vector<Score> scores;
   const Tokenizer* tokenizer = nullptr;
+  std::shared_ptr<ServedModel> held;
   if (call.has("source")) {
     const std::vector<std::string> sources = call.texts("source");
     if (sources.size() != texts.size()) {
       refuse(400, "expected a source for each of ", texts.size(), " texts, got ", sources.size(),
              '.');
     }
-    ServedModel& model = service.model_for(call, kTranslates);
-    scores = model.score(sources, texts);
+    held = service.model_for(call, kTranslates);
+    ServedModel& model = *held;
+    scores = model.score(sources, texts, call.end);
     tokenizer = &model.target_tokenizer();
   } else {
-    ServedModel& model = service.model_for(call, kContinuesText);
+    held = service.model_for(call, kContinuesText);
+    ServedModel& model = *held;
     tokenizer = &model.texts().tokenizer();
     for (const std::string& text : texts) {
       const std::vector<int32_t> ids = ids_to_score(model.texts(), text, 1);
-      const std::lock_guard lock(model.computing());
+      const Turns::Turn turn(model.computing(), call.end);
       scores.push_back(score_texts(model.texts(), {ids}).at(0));
     }
   }
@@ -121,7 +125,8 @@ int64_t count_of(const Call& call, const char* field, int64_t otherwise) {
 
 Reply answer_fill_mask(const Service& service, const Call& call) {
   constexpr int64_t kGuesses = 5;
-  ServedModel& model = service.model_for(call, kFillsMasks);
+  const auto held = service.model_for(call, kFillsMasks);
+  ServedModel& model = *held;
   if (!model.has_masked()) refuse(400, "the model '", model.name(), "' is not a masked model.");
   const TextModel& masked = model.masked();
   const Tokenizer& tokenizer = *masked.tokenizers.source;
@@ -140,7 +145,7 @@ Reply answer_fill_mask(const Service& service, const Call& call) {
              " tokens, the model reads at most ", most, '.');
     }
     Json masks = Json::array();
-    const std::lock_guard lock(model.computing());
+    const Turns::Turn turn(model.computing(), call.end);
     for (const auto& guesses : fill_masks(masked, in_frame(frame, ids), top_k)) {
       Json words = Json::array();
       for (const Fill& guess : guesses) {
@@ -156,7 +161,8 @@ Reply answer_fill_mask(const Service& service, const Call& call) {
 }
 
 Reply answer_classify(const Service& service, const Call& call) {
-  ServedModel& model = service.model_for(call, static_cast<Ability>(kClassifies | kFindsClasses));
+  const auto held = service.model_for(call, static_cast<Ability>(kClassifies | kFindsClasses));
+  ServedModel& model = *held;
   if (!model.has_classifier()) refuse(400, "the model '", model.name(), "' classifies no texts.");
   const TextClassifier& classifier = model.classifier();
   const std::vector<std::string> texts = call.texts("text");
@@ -164,7 +170,7 @@ Reply answer_classify(const Service& service, const Call& call) {
   const auto ids = read_texts(classifier.config, *classifier.tokenizers.source, texts);
   std::vector<ClassProbabilities> found;
   {
-    const std::lock_guard lock(model.computing());
+    const Turns::Turn turn(model.computing(), call.end);
     found =
         model.can(kClassifies) ? classify(classifier, ids) : class_probabilities(classifier, ids);
   }
@@ -184,7 +190,8 @@ Reply answer_classify(const Service& service, const Call& call) {
 }
 
 Reply answer_question(const Service& service, const Call& call) {
-  ServedModel& model = service.model_for(call, kFindsAnswers);
+  const auto held = service.model_for(call, kFindsAnswers);
+  ServedModel& model = *held;
   const SpanModel& spans = model.spans();
   const int64_t n_best = count_of(call, "n_best", 1);
   const Service::Admitted admitted(service, 1);
@@ -201,7 +208,7 @@ Reply answer_question(const Service& service, const Call& call) {
                        *spans.tokenizers.source, question_options(spans.config),
                        /*labelled=*/false);
   Json list = Json::array();
-  const std::lock_guard lock(model.computing());
+  const Turns::Turn turn(model.computing(), call.end);
   for (const auto& answers : find_answers(spans, corpus, n_best)) {
     for (const FoundAnswer& answer : answers) {
       list.push_back({{"text", answer.text},

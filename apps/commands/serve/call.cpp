@@ -19,6 +19,20 @@ void wait_for_answer(std::condition_variable& changed, std::unique_lock<std::mut
   }
 }
 
+Turns::Turn::Turn(Turns& turns, const CallEnd& end) : turns_(turns) {
+  std::unique_lock lock(turns_.mutex_);
+  wait_for_answer(turns_.changed_, lock, end, [&] { return !turns_.taken_; });
+  turns_.taken_ = true;
+}
+
+Turns::Turn::~Turn() {
+  {
+    const std::lock_guard lock(turns_.mutex_);
+    turns_.taken_ = false;
+  }
+  turns_.changed_.notify_one();
+}
+
 void refuse_failed(const CallEnd& end, const std::string& problem) {
   if (end.cancelled->load()) refuse(503, "the server ends.");
   end.cancelled->store(true);

@@ -29,6 +29,27 @@ struct CallEnd {
 void wait_for_answer(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                      const CallEnd& end, const std::function<bool()>& ready);
 
+/// A thing that one request at a time may use, for as long as a Turn of it lives.
+class Turns {
+ public:
+  class Turn {
+   public:
+    /// Waits for it. Throws as wait_for_answer().
+    Turn(Turns& turns, const CallEnd& end);
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Turns& turns_;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool taken_ = false;
+};
+
 /// Throws HttpError(500) with what a search failed by, or HttpError(503) if the call was cancelled:
 /// its parts that wait fail then, too.
 [[noreturn]] void refuse_failed(const CallEnd& end, const std::string& problem);
@@ -37,6 +58,7 @@ void wait_for_answer(std::condition_variable& changed, std::unique_lock<std::mut
 struct Call {
   Json body = Json::object();
   CallEnd end = {};
+  std::string host = {};  ///< as the client calls this server
 
   /// True if the field is there and not null.
   bool has(const char* field) const;

@@ -77,7 +77,7 @@ Wanted::Wanted(const Service& service, const ServedModel& model, const Call& cal
 struct Continuations::Shared {
   struct Event {
     size_t choice;
-    std::string text;  // grown so far
+    GrownPart grown = {};  // so far
     bool ended = false;
     std::vector<Hypothesis> found = {};
   };
@@ -146,24 +146,26 @@ void Continuations::start(size_t choice) {
   const bool watches = wanted_.stream || !wanted_.stop.empty() || model_.talks();
   if (watches) {
     one.on_token = [shared, prompt, choice, streams = wanted_.stream,
+                    with_tokens = wanted_.with_tokens,
                     sent = size_t{0}](const std::vector<int32_t>& generated) mutable {
       bool ended = false;
       const std::string text = shared->generator->settled_text(prompt, generated, ended);
       if (streams && text.size() > sent) {
         sent = text.size();
-        shared->push({.choice = choice, .text = text});
+        shared->push(
+            {.choice = choice, .grown = {text, with_tokens ? generated : std::vector<int32_t>()}});
       }
       return ended;
     };
   }
   one.done = [shared, choice](std::vector<Hypothesis> found) {
-    shared->push({.choice = choice, .text = "", .ended = true, .found = std::move(found)});
+    shared->push({.choice = choice, .ended = true, .found = std::move(found)});
   };
   one.failed = [shared](const std::string& problem) { shared->fail(problem); };
   model_.generate(std::move(one));
 }
 
-void Continuations::run(const std::function<void(size_t, const std::string&)>& grown,
+void Continuations::run(const std::function<void(size_t, const GrownPart&)>& grown,
                         const std::function<void(size_t, const Choice&)>& ended) {
   const size_t choices = prompts_.size() * static_cast<size_t>(wanted_.n);
   std::vector<size_t> sent(choices, 0);
@@ -171,12 +173,12 @@ void Continuations::run(const std::function<void(size_t, const std::string&)>& g
   for (size_t left = choices; left > 0;) {
     Shared::Event event = shared_->pop(end_);
     const size_t i = event.choice;
-    const auto send = [&](const std::string& text) {
-      if (grown && text.size() > sent[i]) grown(i, text.substr(sent[i]));
+    const auto send = [&](const std::string& text, std::vector<int32_t> generated) {
+      if (grown && text.size() > sent[i]) grown(i, {text.substr(sent[i]), std::move(generated)});
       sent[i] = std::max(sent[i], text.size());
     };
     if (!event.ended) {
-      send(event.text);
+      send(event.grown.text, std::move(event.grown.generated));
       continue;
     }
     if (end_.cancelled->load()) refuse(503, "the answer was cut: the server ends.");
@@ -186,7 +188,7 @@ void Continuations::run(const std::function<void(size_t, const std::string&)>& g
     bool stopped = false;
     shared_->generator->settled_text(prompt, choice.found.tokens, stopped);
     if (stopped || choice.found.has_eos) choice.finish_reason = "stop";
-    send(choice.text);
+    send(choice.text, choice.found.tokens);
     ended(i, choice);
     --left;
   }

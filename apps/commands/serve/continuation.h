@@ -23,6 +23,13 @@ struct Wanted {
   int64_t n = 1;            ///< draws of each prompt
   int64_t most_tokens = 0;  ///< 0: as many as the model has room for
   bool stream = false;
+  bool with_tokens = false;  ///< parts of a stream have them
+};
+
+/// What came to a continuation since the part before.
+struct GrownPart {
+  std::string text = {};
+  std::vector<int32_t> generated = {};  ///< all tokens until now, if Wanted::with_tokens
 };
 
 /// One continuation of a prompt.
@@ -41,12 +48,16 @@ class Continuations {
                 const CallEnd& end);
   ~Continuations();
 
-  /// Calls grown(i, text) for each new part of choice i, and ended(i, choice) at its end, on this
+  /// Calls grown(i, part) for each new part of choice i, and ended(i, choice) at its end, on this
   /// thread; `grown` may be empty. Throws HttpError(503) if the deadline comes first.
-  void run(const std::function<void(size_t choice, const std::string& text)>& grown,
+  void run(const std::function<void(size_t choice, const GrownPart& part)>& grown,
            const std::function<void(size_t choice, const Choice& result)>& ended);
 
   int64_t prompt_tokens() const;
+  /// Of a choice.
+  const std::vector<int32_t>& prompt_of(size_t choice) const {
+    return prompts_[choice / static_cast<size_t>(wanted_.n)];
+  }
 
  private:
   struct Shared;

@@ -49,7 +49,8 @@ const TypeRow kTypes[] = {
        return is_texts(value) || is_ids(value) || is_list_of(value, is_ids);
      }},
     {FieldType::kObject, "an object", R"({"type":"object"})",
-     [](const Json& value) { return value.is_object(); }}};
+     [](const Json& value) { return value.is_object(); }},
+    {FieldType::kFile, "a text", R"({"type":"string"})", is_text}};
 
 // What clients send with any request, and what changes no answer.
 constexpr std::array<std::string_view, 5> kOfClients = {"api_key", "user", "metadata", "store",
@@ -67,13 +68,30 @@ Json body_of(const Endpoint& endpoint) {
     properties[field.name] = std::move(schema);
     if (field.required) required.push_back(field.name);
   }
-  Json body;
-  body["required"] = true;
-  Json& schema = body["content"]["application/json"]["schema"];
+  Json schema, body;
   schema["type"] = "object";
   schema["properties"] = std::move(properties);
   if (!required.empty()) schema["required"] = std::move(required);
+  body["required"] = true;
+  body["content"]["application/json"]["schema"] = schema;
+  for (const Field& field : endpoint.fields) {
+    if (field.type != FieldType::kFile) continue;
+    schema["properties"][field.name]["format"] = "binary";
+    body["content"]["multipart/form-data"]["schema"] = schema;
+  }
   return body;
+}
+
+Json parameters_of(const Endpoint& endpoint) {
+  Json list = Json::array();
+  for (const Field& field : endpoint.fields) {
+    list.push_back({{"name", field.name},
+                    {"in", "query"},
+                    {"required", field.required},
+                    {"description", field.meaning},
+                    {"schema", Json::parse(row_of(field.type).schema)}});
+  }
+  return list;
 }
 
 }  // namespace
@@ -88,6 +106,9 @@ Json openapi() {
     operation["responses"]["200"]["description"] = "the answer";
     operation["responses"]["default"]["description"] = "an error, as JSON";
     if (method == "post") operation["requestBody"] = body_of(*endpoint);
+    if (method == "get" && !endpoint->fields.empty()) {
+      operation["parameters"] = parameters_of(*endpoint);
+    }
     if (endpoint->open) operation["security"] = Json::array();
     paths[endpoint->path][method] = std::move(operation);
   }
@@ -101,6 +122,17 @@ Json openapi() {
   description["components"]["securitySchemes"]["key"]["scheme"] = "bearer";
   description["paths"] = std::move(paths);
   return description;
+}
+
+void read_form_values(const Endpoint& endpoint, Json& body) {
+  for (const Field& field : endpoint.fields) {
+    const bool is_value = field.type == FieldType::kInteger || field.type == FieldType::kNumber ||
+                          field.type == FieldType::kBoolean;
+    const auto found = body.find(field.name);
+    if (!is_value || found == body.end() || !found->is_string()) continue;
+    Json value = Json::parse(found->get<std::string>(), nullptr, /*allow_exceptions=*/false);
+    if (row_of(field.type).fits(value)) *found = std::move(value);
+  }
 }
 
 void check_fields(const Endpoint& endpoint, const Json& body) {

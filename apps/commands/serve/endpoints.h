@@ -20,7 +20,8 @@ enum class FieldType {
   kBoolean,
   kMessages,  ///< a list of objects
   kPrompts,   ///< a text, texts, token ids, or lists of those
-  kObject
+  kObject,
+  kFile  ///< a text, or a file of multipart/form-data
 };
 
 struct Field {
@@ -34,7 +35,7 @@ struct Endpoint {
   const char* method;
   const char* path;
   const char* meaning;
-  std::vector<Field> fields;  ///< of the body
+  std::vector<Field> fields;  ///< of the body, or of the address if there is none
   Reply (*answer)(const Service& service, const Call& call);
   bool open = false;  ///< needs no key
 };
@@ -44,6 +45,9 @@ std::span<const Endpoint* const> endpoints();
 
 /// The description of all endpoints, for OpenAPI 3.0.
 Json openapi();
+
+/// Forms have only texts: makes numbers and truth values of those whose fields are that.
+void read_form_values(const Endpoint& endpoint, Json& body);
 
 /// Throws HttpError(400) for a body with unknown fields or fields of other types, or which lacks a
 /// required one. Null is as good as none.

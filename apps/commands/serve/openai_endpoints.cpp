@@ -7,7 +7,7 @@
 
 #include "apps/commands/serve/continuation.h"
 #include "apps/commands/serve/http_error.h"
-#include "apps/commands/serve/token_scores.h"
+#include "apps/commands/serve/log_probabilities.h"
 #include "apps/tasks/prompts/prompt_answering.h"
 #include "data/files/utf8.h"
 
@@ -21,6 +21,7 @@ std::string fresh_id(const char* kind) {
 
 // A request with its continuations, and how its answers are written.
 struct Answering {
+  std::shared_ptr<ServedModel> served;  // first: the others end before it
   std::unique_ptr<Service::Admitted> admitted;
   std::unique_ptr<Continuations> continuations;
   std::string id, object, model;
@@ -28,7 +29,27 @@ struct Answering {
   /// A choice of the whole answer.
   std::function<Json(size_t i, const Choice& choice)> whole;
   /// A choice of a part of it: of its text, or (no text) of its end.
-  std::function<Json(size_t i, const std::string* text, const char* finish_reason)> part;
+  std::function<Json(size_t i, const std::string* text, const char* finish_reason, Json logprobs)>
+      part;
+  std::shared_ptr<const Tokenizer> tokenizer = {};
+  WantedScores scores = {};
+  CallEnd end = {};
+  std::map<size_t, ChoiceScores> of_choices = {};
+
+  ChoiceScores& scores_of(size_t i) {
+    const auto found = of_choices.find(i);
+    if (found != of_choices.end()) return found->second;
+    return of_choices.try_emplace(i, *served, *tokenizer, scores, continuations->prompt_of(i), end)
+        .first->second;
+  }
+  /// Of new tokens, or of those that are left at the end.
+  template <class Generated>
+  Json logprobs(size_t i, const Generated& generated) {
+    if (!scores.any) return nullptr;
+    LogProbabilities listed(*tokenizer, scores);
+    scores_of(i).add(generated, listed);
+    return listed.json();
+  }
 
   Json frame(const std::string& kind, Json choices) const {
     return {{"id", id},
@@ -72,16 +93,20 @@ Reply streamed_reply(std::shared_ptr<Answering> answering, const Call& call, con
     const auto send = [&](const std::string& text) {
       if (!write(text)) throw Gone();
     };
-    const auto send_part = [&](size_t i, const std::string* text, const char* reason) {
-      send(event_of(answering->frame(kind, Json::array({answering->part(i, text, reason)}))));
+    const auto send_part = [&](size_t i, const std::string* text, const char* reason,
+                               Json logprobs) {
+      send(event_of(answering->frame(
+          kind, Json::array({answering->part(i, text, reason, std::move(logprobs))}))));
     };
     int64_t tokens = 0;
     try {
       answering->continuations->run(
-          [&](size_t i, const std::string& text) { send_part(i, &text, nullptr); },
+          [&](size_t i, const GrownPart& part) {
+            send_part(i, &part.text, nullptr, answering->logprobs(i, part.generated));
+          },
           [&](size_t i, const Choice& choice) {
             tokens += std::ssize(choice.found.tokens);
-            send_part(i, nullptr, choice.finish_reason);
+            send_part(i, nullptr, choice.finish_reason, answering->logprobs(i, choice.found));
           });
       if (with_usage) {
         Json last = answering->frame(kind, Json::array());
@@ -142,116 +167,104 @@ std::vector<ReadPrompt> read_prompts(const Json& given, const TextGenerator& gen
   return prompts;
 }
 
-// The log-probabilities of a choice as OpenAI lists them; of generated tokens only that of the
-// chosen one is known.
-class LogProbabilities {
- public:
-  explicit LogProbabilities(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-
-  void add_prompt(const ReadPrompt& prompt, const TokenScores& scores) {
-    for (size_t i = static_cast<size_t>(prompt.frame); i < prompt.ids.size(); ++i) {
-      if (i == 0) {
-        add(prompt.ids[0], nullptr, nullptr);
-        continue;
-      }
-      Json top = {{tokenizer_.piece(scores.best[i - 1]), scores.best_each[i - 1]}};
-      top[tokenizer_.piece(prompt.ids[i])] = scores.each[i - 1];
-      add(prompt.ids[i], scores.each[i - 1], std::move(top));
-    }
-  }
-  void add_generated(const Hypothesis& found) {
-    const std::vector<double>& each = found.token_log_probabilities;
-    for (size_t i = 0; i < each.size(); ++i) {
-      const bool ends = i >= found.tokens.size();
-      const int32_t token = ends ? tokenizer_.special().eos : found.tokens[i];
-      add(token, each[i], {{tokenizer_.piece(token), each[i]}});
-    }
-  }
-  Json json() const {
-    return {{"tokens", tokens_}, {"token_logprobs", each_}, {"top_logprobs", top_}};
-  }
-
- private:
-  void add(int32_t token, Json value, Json top) {
-    tokens_.push_back(tokenizer_.piece(token));
-    each_.push_back(std::move(value));
-    top_.push_back(std::move(top));
-  }
-
-  const Tokenizer& tokenizer_;
-  Json tokens_ = Json::array(), each_ = Json::array(), top_ = Json::array();
-};
-
 // Writes the choices of /v1/completions.
 struct CompletionWriter {
-  const Tokenizer& tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<ReadPrompt> prompts;
-  std::vector<TokenScores> scores = {};  // of the prompts; none: they are not asked for
+  WantedScores wanted = {};
+  std::vector<std::vector<PlaceScores>> scores = {};  // of the prompts; none: not asked for
   size_t n = 1;
-  bool generates = true, echo = false, logprobs = false;
+  bool generates = true, echo = false;
 
-  Json operator()(size_t i, const Choice& choice) const {
+  void add_prompt(const ReadPrompt& prompt, const std::vector<PlaceScores>& places,
+                  LogProbabilities& listed) const {
+    for (size_t i = static_cast<size_t>(prompt.frame); i < prompt.ids.size(); ++i) {
+      if (i == 0) {
+        listed.add_first(prompt.ids[0]);
+      } else {
+        listed.add(places[i - 1]);
+      }
+    }
+  }
+  Json write(size_t i, const Choice& choice, ChoiceScores& generated) const {
     const ReadPrompt& prompt = prompts[i / n];
     std::string text = generates ? choice.text : "";
     if (echo) {
       const std::vector<int32_t> own(prompt.ids.begin() + prompt.frame, prompt.ids.end());
-      text = tokenizer.decode(own) + text;
+      text = tokenizer->decode(own) + text;
     }
-    LogProbabilities listed(tokenizer);
-    if (!scores.empty()) listed.add_prompt(prompt, scores[i / n]);
-    if (logprobs && generates) listed.add_generated(choice.found);
+    LogProbabilities listed(*tokenizer, wanted);
+    if (!scores.empty()) add_prompt(prompt, scores[i / n], listed);
+    if (generates) generated.add(choice.found, listed);
     return {{"index", i},
             {"text", text},
-            {"logprobs", logprobs ? listed.json() : Json()},
+            {"logprobs", listed.json()},
             {"finish_reason", choice.finish_reason}};
   }
-  static Json part(size_t i, const std::string* text, const char* reason) {
+  static Json part(size_t i, const std::string* text, const char* reason, Json logprobs) {
     return {{"index", i},
             {"text", text != nullptr ? *text : ""},
-            {"logprobs", nullptr},
+            {"logprobs", std::move(logprobs)},
             {"finish_reason", reason != nullptr ? Json(reason) : Json()}};
   }
 };
 
-void check_logprobs(const Call& call, const Wanted& wanted) {
-  const int64_t most = call.integer("logprobs", 0);
-  if (most < 0 || most > 1) refuse(400, "the field 'logprobs' must be 0 or 1, got ", most, '.');
-  if (wanted.stream && (call.is_true("echo") || call.has("logprobs"))) {
-    refuse(400, "a stream has neither 'echo' nor 'logprobs'.");
-  }
+// True if the token that is chosen is the best of its place.
+bool chooses_best(const SearchOptions& options) {
+  return !options.do_sample && options.num_beams == 1 && options.repetition_penalty == 1 &&
+         options.frequency_penalty == 0 && options.presence_penalty == 0;
+}
+
+// A request to `model`, without its continuations.
+std::shared_ptr<Answering> begun(const Service& service, std::shared_ptr<ServedModel> model,
+                                 const Call& call, int64_t texts) {
+  auto answering = std::make_shared<Answering>();
+  answering->admitted = std::make_unique<Service::Admitted>(service, texts);
+  answering->model = model->name();
+  answering->served = std::move(model);
+  answering->end = call.end;
+  return answering;
 }
 
 Reply answer_completions(const Service& service, const Call& call) {
   constexpr int64_t kUsualTokens = 16;  // OpenAI's
-  ServedModel& model = service.model_for(call, kContinuesText);
+  const auto held = service.model_for(call, kContinuesText);
+  ServedModel& model = *held;
   const TextModels& texts = model.texts();
-  const Wanted wanted(service, model, call, kUsualTokens);
-  check_logprobs(call, wanted);
+  Wanted wanted(service, model, call, kUsualTokens);
+  WantedScores scores = WantedScores::of_completions(call);
+  wanted.with_tokens = scores.any;
+  if (wanted.stream && call.is_true("echo")) refuse(400, "a stream has no 'echo'.");
   const bool of_talks = examples_of(model.config()).talks && model.talks();
   const auto reader = of_talks ? model.chat().reader : nullptr;
   const auto generator =
       std::make_shared<const TextGenerator>(texts, wanted.options, wanted.stop, reader);
-  const Tokenizer& tokenizer = reader ? *reader : texts.tokenizer();
+  const auto tokenizer = reader ? reader : texts.first().tokenizers.source;
   CompletionWriter writer{.tokenizer = tokenizer,
-                          .prompts = read_prompts(call.body.at("prompt"), *generator, tokenizer),
+                          .prompts = read_prompts(call.body.at("prompt"), *generator, *tokenizer),
+                          .wanted = scores,
                           .n = static_cast<size_t>(wanted.n),
                           .generates = wanted.most_tokens > 0,
-                          .echo = call.is_true("echo"),
-                          .logprobs = call.has("logprobs")};
+                          .echo = call.is_true("echo")};
   std::vector<std::vector<int32_t>> ids;
   for (const ReadPrompt& prompt : writer.prompts) {
     if (prompt.ids.empty()) refuse(400, "a prompt must not be empty.");
     ids.push_back(prompt.ids);
   }
-  auto answering = std::make_shared<Answering>();
-  answering->admitted = std::make_unique<Service::Admitted>(service, std::ssize(ids) * wanted.n);
-  if (writer.echo && writer.logprobs) {
-    for (const auto& prompt : ids) writer.scores.push_back(token_scores(model, prompt));
+  const auto answering = begun(service, held, call, std::ssize(ids) * wanted.n);
+  for (const auto& prompt : ids) {
+    if (!writer.echo || !scores.any) break;
+    writer.scores.push_back(token_scores(model, prompt, scores.top, call.end));
   }
   answering->id = fresh_id("cmpl");
   answering->object = "text_completion";
-  answering->model = model.name();
-  answering->whole = writer;
+  answering->tokenizer = tokenizer;
+  scores.own_is_best = scores.top == 1 && chooses_best(wanted.options);
+  answering->scores = scores;
+  Answering* const all = answering.get();  // which holds the function
+  answering->whole = [writer, all](size_t i, const Choice& choice) {
+    return writer.write(i, choice, all->scores_of(i));
+  };
   answering->part = CompletionWriter::part;
   answering->continuations =
       std::make_unique<Continuations>(model, generator, std::move(ids), wanted, call.end);
@@ -267,11 +280,12 @@ Json messages_of(const Json& given) {
     if (content == message.end() || !content->is_array()) continue;
     std::string text;
     for (const Json& part : *content) {
-      if (!part.is_object() || part.value("type", "") != "text" || !part.contains("text") ||
-          !part.at("text").is_string()) {
+      const auto type = part.find("type"), text_of_part = part.find("text");
+      if (!part.is_object() || type == part.end() || *type != "text" ||
+          text_of_part == part.end() || !text_of_part->is_string()) {
         refuse(400, "a message must be text, got a part of another type.");
       }
-      text += part.at("text").get<std::string>();
+      text += text_of_part->get<std::string>();
     }
     message["content"] = text;
   }
@@ -279,13 +293,15 @@ Json messages_of(const Json& given) {
 }
 
 Reply answer_chat(const Service& service, const Call& call) {
-  ServedModel& model = service.model_for(call, kContinuesText);
+  const auto held = service.model_for(call, kContinuesText);
+  ServedModel& model = *held;
   if (!model.talks()) {
     refuse(400, "the model '", model.name(),
            "' has no chat template; /v1/completions continues "
            "texts.");
   }
   Wanted wanted(service, model, call, service.arguments().max_tokens);
+  wanted.with_tokens = WantedScores::of_chat(call).any;
   const ChatAnswers& chat = model.chat();
   if (!chat.end.empty()) wanted.stop.push_back(chat.end);
   // Without a limit the answer may fill the positions that the prompt leaves.
@@ -297,23 +313,25 @@ Reply answer_chat(const Service& service, const Call& call) {
   Json record = {{chat.messages, messages_of(call.body.at("messages"))}};
   if (call.has("tools")) record["tools"] = call.body.at("tools");
   const ReadPrompt prompt = read_prompt(*generator, chat.prompt(json_text(record), "the request"));
-  auto answering = std::make_shared<Answering>();
-  answering->admitted = std::make_unique<Service::Admitted>(service, wanted.n);
+  const auto answering = begun(service, held, call, wanted.n);
   answering->id = fresh_id("chatcmpl");
   answering->object = "chat.completion";
-  answering->model = model.name();
-  answering->whole = [](size_t i, const Choice& choice) -> Json {
+  answering->tokenizer = chat.reader;
+  answering->scores = WantedScores::of_chat(call);
+  Answering* const all = answering.get();  // which holds the function
+  answering->whole = [all](size_t i, const Choice& choice) -> Json {
     return {{"index", i},
             {"message", {{"role", "assistant"}, {"content", std::string(strip(choice.text))}}},
-            {"logprobs", nullptr},
+            {"logprobs", all->logprobs(i, choice.found)},
             {"finish_reason", choice.finish_reason}};
   };
-  answering->part = [](size_t i, const std::string* text, const char* reason) -> Json {
+  answering->part = [](size_t i, const std::string* text, const char* reason,
+                       Json logprobs) -> Json {
     Json delta = Json::object();
     if (text != nullptr) delta = {{"role", "assistant"}, {"content", *text}};
     return {{"index", i},
             {"delta", std::move(delta)},
-            {"logprobs", nullptr},
+            {"logprobs", std::move(logprobs)},
             {"finish_reason", reason != nullptr ? Json(reason) : Json()}};
   };
   answering->continuations = std::make_unique<Continuations>(
@@ -329,8 +347,8 @@ extern const Endpoint kCompletionsEndpoint{
     continuation_fields({{"prompt", FieldType::kPrompts, "texts, or tokens of the model", true},
                          {"echo", FieldType::kBoolean, "the prompt, too, in front"},
                          {"logprobs", FieldType::kInteger,
-                          "1: log-probabilities of the tokens, and the best token of the prompt's "
-                          "places"}}),
+                          "log-probabilities of the tokens, and so many of the best tokens of each "
+                          "place, up to 5"}}),
     answer_completions};
 
 extern const Endpoint kChatEndpoint{
@@ -338,6 +356,9 @@ extern const Endpoint kChatEndpoint{
     "Answer the last message of a talk, with the chat template of the model (as OpenAI)",
     continuation_fields({{"messages", FieldType::kMessages, "role and content of each", true},
                          {"max_completion_tokens", FieldType::kInteger, "as max_tokens"},
+                         {"logprobs", FieldType::kBoolean, "log-probabilities of the tokens"},
+                         {"top_logprobs", FieldType::kInteger,
+                          "so many of the best tokens of each place, too, up to 20"},
                          {"tools", FieldType::kMessages, "a variable of the chat template"}}),
     answer_chat};
 

@@ -52,43 +52,63 @@ Json form_fields(const std::string& body) {
     }
     begin = end + 1;
   }
-  // Forms have no numbers.
-  for (const char* number : {"alternatives", "seed"}) {
-    const auto found = fields.find(number);
-    if (found == fields.end() || !found->is_string()) continue;
-    const Json value = Json::parse(found->get<std::string>(), nullptr, /*allow_exceptions=*/false);
-    if (value.is_number_integer()) *found = value;
-  }
   return fields;
 }
 
-std::string read_bytes(const httplib::Request& request, const httplib::ContentReader& content,
-                       int64_t most, const CallEnd& end) {
-  if (request.is_multipart_form_data()) {
-    refuse(400, "the body must be JSON or a form, got multipart/form-data.");
-  }
+std::string read_bytes(const httplib::ContentReader& content, int64_t most, const CallEnd& end) {
   std::string body;
-  // The library refuses a length beyond the limit itself; chunks tell none.
-  bool too_large =
-      std::strtoll(request.get_header_value("Content-Length").c_str(), nullptr, 10) > most;
+  bool too_large = false;  // what is packed may be larger than it came
   const bool read = content([&](const char* data, size_t size) {
-    too_large = too_large || static_cast<int64_t>(body.size() + size) > most;
+    too_large = static_cast<int64_t>(body.size() + size) > most;
     if (!too_large) body.append(data, size);
-    return std::chrono::steady_clock::now() < end.deadline;
+    return !too_large && std::chrono::steady_clock::now() < end.deadline;
   });
   if (too_large) refuse(413, "the body is larger than ", most, " bytes (--max-body).");
   if (!read) refuse(400, "the body could not be read.");
   return body;
 }
 
-Json read_body(const httplib::Request& request, const std::string& body) {
+Json read_parts(const httplib::ContentReader& content, int64_t most, const CallEnd& end) {
+  constexpr size_t kMostParts = 64;
+  std::vector<std::pair<std::string, std::string>> parts;
+  int64_t size = 0;
+  const bool read = content(
+      [&](const httplib::MultipartFormData& part) {
+        parts.emplace_back(part.name, "");
+        return parts.size() <= kMostParts;
+      },
+      [&](const char* data, size_t count) {
+        size += static_cast<int64_t>(count);
+        if (size > most || parts.empty()) return false;
+        parts.back().second.append(data, count);
+        return std::chrono::steady_clock::now() < end.deadline;
+      });
+  if (size > most) refuse(413, "the body is larger than ", most, " bytes (--max-body).");
+  if (!read) refuse(400, "the body is not multipart/form-data as expected.");
+  Json fields = Json::object();
+  for (auto& [name, value] : parts) {
+    if (find_invalid_utf8(name) != std::string::npos) refuse(400, "the form is not UTF-8.");
+    if (find_invalid_utf8(value) != std::string::npos) {
+      refuse(400, "the part '", name, "' of the form is not UTF-8.");
+    }
+    fields[name] = std::move(value);
+  }
+  return fields;
+}
+
+Json read_body(const std::string& type, const std::string& body) {
   // curl -d sends JSON under the type of a form, too.
-  const std::string type = request.get_header_value("Content-Type");
   if (type.starts_with("application/x-www-form-urlencoded") && !body.starts_with('{')) {
     return form_fields(body);
   }
+  // Of copies and texts of deeper ones the stack would be full.
+  static constexpr int kMostDepth = 64;
+  const auto check_depth = [](int depth, Json::parse_event_t, const Json&) {
+    if (depth > kMostDepth) refuse(400, "the body is nested deeper than ", kMostDepth, '.');
+    return true;
+  };
   try {
-    Json json = Json::parse(body);
+    Json json = Json::parse(body, check_depth);
     if (!json.is_object()) refuse(400, "the body must be a JSON object, got ", json.type_name());
     return json;
   } catch (const Json::exception& error) {

@@ -8,18 +8,20 @@
 
 namespace httplib {
 class ContentReader;
-struct Request;
 }  // namespace httplib
 
 namespace tapestry {
 
-/// The bytes of a body, unpacked. Throws HttpError(413) beyond `most` of them, after the rest is
-/// read: the connection goes on with the next request.
-std::string read_bytes(const httplib::Request& request, const httplib::ContentReader& content,
-                       int64_t most, const CallEnd& end);
+/// The bytes of a body, unpacked. Throws HttpError(413) beyond `most` of them.
+std::string read_bytes(const httplib::ContentReader& content, int64_t most, const CallEnd& end);
 
-/// An object of JSON, or the fields of a form. Throws HttpError(400) for neither.
-Json read_body(const httplib::Request& request, const std::string& body);
+/// The fields of multipart/form-data, files among them. Throws as read_bytes(), and HttpError(400)
+/// for what is no such body, and for bytes that are not UTF-8.
+Json read_parts(const httplib::ContentReader& content, int64_t most, const CallEnd& end);
+
+/// An object of JSON, or the fields of a form. `type` is the header Content-Type. Throws
+/// HttpError(400) for neither.
+Json read_body(const std::string& type, const std::string& body);
 
 /// The fields of application/x-www-form-urlencoded; one that is given twice is a list.
 Json form_fields(const std::string& body);

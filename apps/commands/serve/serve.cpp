@@ -1,6 +1,7 @@
 // tapestry serve: models that others call by HTTP.
 #include <unistd.h>
 
+#include <csignal>
 #include <iostream>
 #include <thread>
 
@@ -13,8 +14,12 @@
 namespace tapestry {
 namespace {
 
+std::atomic<bool> reads_again{false};  // SIGHUP came
+static_assert(std::atomic<bool>::is_always_lock_free);
+
 int run_serve(const ServeArguments& arguments) {
   install_signal_handlers();
+  std::signal(SIGHUP, [](int) { reads_again = true; });
   set_num_threads(arguments.compute.threads);
   Service service(arguments);
   Server server(service);
@@ -23,6 +28,10 @@ int run_serve(const ServeArguments& arguments) {
   std::thread watch([&] {
     while (pending_signal() == 0 && !done.load()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (reads_again.exchange(false)) {
+        service.models().reload(
+            [](const std::string& line) { std::cerr << concat("SIGHUP: ", line, '\n'); });
+      }
     }
     if (pending_signal() != 0) {
       std::cerr << name_of_signal(pending_signal()) << ": the answers that run are finished\n";
@@ -52,8 +61,13 @@ void add_limits(CLI::App& app, ServeArguments& arguments) {
       ->capture_default_str()
       ->group(kGroup);
   app.add_option("--max-connections", arguments.max_connections,
-                 "connections that are read at a time; others wait")
-      ->check(number<int64_t>(between(1, 4096)))
+                 "open connections; for a new one the slowest is closed")
+      ->check(number<int64_t>(between(1, 1 << 16)))
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--read-timeout", arguments.read_timeout,
+                 "seconds in which a request must arrive (else 408), and of idle connections")
+      ->check(number<double>(between(0.001, 86400)))
       ->capture_default_str()
       ->group(kGroup);
   app.add_option("--timeout", arguments.timeout, "seconds of an answer; a longer one gets 503")
@@ -81,6 +95,13 @@ void add_serve(CLI::App& app, ServeArguments& arguments) {
       ->capture_default_str();
   app.add_option("--api-key-file", arguments.api_key_file,
                  "file with a key in each line, one of which each request must have");
+  app.add_option(
+      "--memory", arguments.memory,
+      "bytes of models' weights, as in 4GB: they are loaded when they are asked for, and "
+      "freed for others, those first that were not used for longest; without it all are "
+      "loaded at once");
+  app.add_option("--cors", arguments.cors,
+                 "an origin whose pages may ask, as in https://example.org; *: any");
   app.add_option("--batch-size", arguments.batch_size,
                  "texts that a thread searches at a time; others join as soon as some are done")
       ->check(number<int64_t>(between(1, 4096)))

@@ -114,10 +114,21 @@ std::vector<std::vector<Hypothesis>> FoundTexts::wait(const CallEnd& end) {
   refuse_failed(end, problem_);
 }
 
+void check_served(const Config& config, const std::string& path) {
+  const bool images = examples_of(config).of_images();
+  const bool masked = config.task->can(kFillsMasks) && !traits_of(config.model_type).writes;
+  constexpr auto kOthers = static_cast<Ability>(kTranslates | kContinuesText | kFindsClasses |
+                                                kFindsAnswers | kEmbedsTexts);
+  if (config.task->can(kOthers) || masked || (config.task->can(kClassifies) && !images)) return;
+  fail(ErrorKind::kConfig, "[serve] ", path, " is of task ", config.task->name,
+       images ? " and of images" : "", ", which is not served.");
+}
+
 ServedModel::ServedModel(std::string name, const std::string& path, const Options& options)
     : name_(std::move(name)), options_(options) {
   ModelFiles files = read_model_files(path);
   config_ = files.config;
+  check_served(config_, path);
   const ModelChoice choice{.paths = {path}, .format = options.format};
   const auto load = [&]<class Model>(std::unique_ptr<Model>& model, Ability ability) {
     model = Model::load(std::move(files), options_.device, "serve", ability, options_.format);
@@ -139,9 +150,6 @@ ServedModel::ServedModel(std::string name, const std::string& path, const Option
     load(spans_, kFindsAnswers);
   } else if (can(kEmbedsTexts)) {
     load(embedder_, kEmbedsTexts);
-  } else {
-    fail(ErrorKind::kConfig, "[serve] ", path, " is of task ", config_.task->name,
-         images ? " and of images" : "", ", which is not served.");
   }
 }
 
@@ -213,7 +221,7 @@ std::string ServedModel::text_of(const Hypothesis& translation) const {
 }
 
 std::vector<Score> ServedModel::score(const std::vector<std::string>& sources,
-                                      const std::vector<std::string>& targets) {
+                                      const std::vector<std::string>& targets, const CallEnd& end) {
   ParallelCorpus pairs;
   pairs.rows = pairs_->rows();
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -224,7 +232,7 @@ std::vector<Score> ServedModel::score(const std::vector<std::string>& sources,
     pairs.source.push_back(source);
     pairs.target.push_back(target);
   }
-  const std::lock_guard lock(computing_);
+  const Turns::Turn turn(computing_, end);
   return tapestry::score(pairs_->models(), pairs, options_.batch_size);
 }
 

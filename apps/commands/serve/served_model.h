@@ -39,6 +39,9 @@ class FoundTexts {
   std::string problem_;
 };
 
+/// Throws Error(kConfig) for a model that nothing here serves.
+void check_served(const Config& config, const std::string& path);
+
 class ServedModel {
  public:
   struct Options {
@@ -54,6 +57,7 @@ class ServedModel {
 
   const std::string& name() const { return name_; }
   const Config& config() const { return config_; }
+  int64_t batch_size() const { return options_.batch_size; }
   /// With several abilities: one of them.
   bool can(Ability ability) const { return config_.task->can(ability); }
   /// True if it answers talks.
@@ -64,10 +68,11 @@ class ServedModel {
   std::vector<std::vector<Hypothesis>> translate(const std::vector<std::string>& lines,
                                                  SearchOptions options, const CallEnd& end);
   std::string text_of(const Hypothesis& translation) const;
+  const Translator& pairs() const { return *pairs_; }
   const Tokenizer& target_tokenizer() const { return *pairs_->tokenizers().target; }
   /// The probability of each target, given its source.
   std::vector<Score> score(const std::vector<std::string>& sources,
-                           const std::vector<std::string>& targets);
+                           const std::vector<std::string>& targets, const CallEnd& end);
 
   /// Of a model that continues texts.
   const TextModels& texts() const { return *texts_; }
@@ -94,7 +99,7 @@ class ServedModel {
   const SpanModel& spans() const { return *spans_; }
   const EmbeddingModel& embedder() const { return *embedder_; }
   /// Hold it while such a model, or one that scores, computes.
-  std::mutex& computing() { return computing_; }
+  Turns& computing() { return computing_; }
 
   /// Requests that joined a search which had others already.
   int64_t joined() const;
@@ -112,7 +117,7 @@ class ServedModel {
   std::unique_ptr<TextClassifier> classifier_;
   std::unique_ptr<SpanModel> spans_;
   std::unique_ptr<EmbeddingModel> embedder_;
-  std::mutex computing_;
+  Turns computing_;
   mutable std::mutex mutex_;
   std::list<std::shared_ptr<JoinedSearch>> searches_;  // by options, the last used first
   int64_t joined_before_ = 0;                          // of searches that are gone

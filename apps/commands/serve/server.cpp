@@ -9,6 +9,7 @@
 #include <iostream>
 #include <thread>
 
+#include "apps/commands/serve/door/door.h"
 #include "apps/commands/serve/endpoints.h"
 #include "apps/commands/serve/http_error.h"
 #include "apps/commands/serve/request_body.h"
@@ -72,21 +73,40 @@ bool is_key(const std::vector<std::string>& keys, const std::string& given) {
   return found;
 }
 
+// The library without its sockets and threads.
+class Library : public httplib::Server {
+ public:
+  int listening() const { return svr_sock_; }
+  /// Returns true if the connection may have another request.
+  bool answer(Connection& connection, bool last) {
+    bool closed = last;
+    return process_request(connection, last, closed, nullptr) && !closed;
+  }
+};
+
+// Whose request this thread answers: the library hands its handlers no connection.
+thread_local Connection* answered_here = nullptr;
+
 struct Server::Members {
   explicit Members(Service& service) : service(service) {}
 
   Service& service;
   std::vector<std::string> keys;
-  httplib::Server http;
-  std::atomic<int> socket{-1};
+  Library http;
+  std::unique_ptr<Door> door;
   std::mutex mutex;
   std::list<std::weak_ptr<std::atomic<bool>>> running;  // what the end of grace cancels
 
   void prepare();
+  Door::Options door_options();
+  std::string refusal(int status, const std::string& problem, std::string_view head) const;
   void answer(const httplib::Request& request, httplib::Response& response,
               const httplib::ContentReader* content);
+  Json body_of(const httplib::Request& request, const httplib::ContentReader& content,
+               const CallEnd& end, bool& is_form) const;
   Reply reply_to(const httplib::Request& request, const httplib::ContentReader* content,
                  const CallEnd& end);
+  void add_cors(const httplib::Request& request, httplib::Response& response, Reply& reply) const;
   void send(Reply reply, httplib::Response& response, const CallEnd& end) const;
   void cancel_running();
 };
@@ -94,24 +114,14 @@ struct Server::Members {
 void Server::Members::prepare() {
   const ServeArguments& arguments = service.arguments();
   if (!arguments.api_key_file.empty()) keys = read_keys(arguments.api_key_file);
-  http.new_task_queue = [most = arguments.max_connections] {
-    return new httplib::ThreadPool(static_cast<size_t>(most));
-  };
-  http.set_socket_options([this](int fd) {
+  http.set_socket_options([](int fd) {
     const int yes = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    socket = fd;
   });
-  http.set_tcp_nodelay(true);
-  http.set_keep_alive_max_count(1 << 20);
-  http.set_read_timeout(10);
-  http.set_write_timeout(10);
-  // Of a body that says its length; request_body.h counts the others.
   http.set_payload_max_length(static_cast<size_t>(arguments.max_body));
   const auto plain = [this](const httplib::Request& request, httplib::Response& response) {
     answer(request, response, nullptr);
   };
-  // A body is read even where nothing is answered: the next request of the connection is behind it.
   const auto reading = [this](const httplib::Request& request, httplib::Response& response,
                               const httplib::ContentReader& content) {
     answer(request, response, &content);
@@ -122,38 +132,101 @@ void Server::Members::prepare() {
   // What the library itself refuses.
   http.set_error_handler([&](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty()) return;
-    const std::string message = response.status == 413
-                                    ? concat("the body is larger than ",
-                                             service.arguments().max_body, " bytes (--max-body).")
-                                    : "the request is not HTTP as expected.";
-    response.set_content(json_text(error_json(request.path, response.status, message)),
+    response.set_content(json_text(error_json(request.path, response.status,
+                                              "the request is not HTTP as expected.")),
                          "application/json");
   });
 }
 
+Door::Options Server::Members::door_options() {
+  // Texts that are answered have a thread each; what is more is refused at once.
+  constexpr int64_t kMostThreads = 512, kOthers = 16;
+  const ServeArguments& arguments = service.arguments();
+  return {.most_connections = arguments.max_connections,
+          .most_body = arguments.max_body,
+          .threads = std::min(kMostThreads, arguments.max_queue + kOthers),
+          .read_seconds = arguments.read_timeout,
+          .send_seconds = arguments.timeout,
+          .answer =
+              [this](Connection& connection, bool last) {
+                answered_here = &connection;
+                connection.understood = false;
+                return http.answer(connection, last) && connection.understood;
+              },
+          .refusal = [this](int status, const std::string& problem,
+                            std::string_view head) { return refusal(status, problem, head); },
+          .counts = &service.connections()};
+}
+
+// The response to what is not even given to the library.
+std::string Server::Members::refusal(int status, const std::string& problem,
+                                     std::string_view head) const {
+  const size_t space = head.find(' ');  // behind the method
+  const std::string path(space < head.size() ? head.substr(space + 1, 4) : "");
+  const std::string body = json_text(error_json(path, status, problem));
+  service.metrics().count("unread", status, 0);
+  std::cerr << fmt::format("- {}: {}\n", status, problem);
+  return fmt::format(
+      "HTTP/1.1 {} Refused\r\nConnection: close\r\nContent-Type: application/json\r\n"
+      "Content-Length: {}\r\n\r\n{}",
+      status, body.size(), body);
+}
+
+Json Server::Members::body_of(const httplib::Request& request,
+                              const httplib::ContentReader& content, const CallEnd& end,
+                              bool& is_form) const {
+  const int64_t most = service.arguments().max_body;
+  const std::string type = request.get_header_value("Content-Type");
+  is_form = !type.starts_with("application/json");
+  if (request.is_multipart_form_data()) return read_parts(content, most, end);
+  return read_body(type, read_bytes(content, most, end));
+}
+
 Reply Server::Members::reply_to(const httplib::Request& request,
                                 const httplib::ContentReader* content, const CallEnd& end) {
-  const int64_t most = service.arguments().max_body;
-  const std::string bytes = content == nullptr ? "" : read_bytes(request, *content, most, end);
   std::string allowed;
   const Endpoint* const endpoint = find_endpoint(request.method, request.path, allowed);
   if (endpoint == nullptr && !allowed.empty()) {
     refuse(405, request.path, " takes ", allowed, ", got ", request.method, '.');
   }
   if (endpoint == nullptr) refuse(404, "there is no ", request.path, " here; see /openapi.json.");
-  Call call{.end = end};
-  if (content != nullptr) call.body = read_body(request, bytes);
+  Call call{.end = end, .host = request.get_header_value("Host")};
+  bool is_form = false;
+  if (content != nullptr) {
+    call.body = body_of(request, *content, end, is_form);
+  } else if (!endpoint->fields.empty()) {
+    is_form = true;
+    for (const auto& [name, value] : request.params) call.body[name] = value;
+  }
   if (!keys.empty() && !endpoint->open && !is_key(keys, key_of(request, call.body))) {
     refuse(401, "expected a key, as in 'Authorization: Bearer KEY'.");
   }
+  if (is_form) read_form_values(*endpoint, call.body);
   check_fields(*endpoint, call.body);
   return endpoint->answer(service, call);
 }
 
+// Pages of other origins may ask only if --cors says so; a browser asks before it lets them.
+void Server::Members::add_cors(const httplib::Request& request, httplib::Response& response,
+                               Reply& reply) const {
+  const std::string& allowed = service.arguments().cors;
+  const std::string origin = request.get_header_value("Origin");
+  if (allowed.empty() || origin.empty()) return;
+  if (allowed != "*") response.set_header("Vary", "Origin");
+  if (allowed != "*" && allowed != origin) return;
+  response.set_header("Access-Control-Allow-Origin", allowed);
+  if (request.method != "OPTIONS" || !request.has_header("Access-Control-Request-Method")) return;
+  reply = {.status = 204};
+  response.set_header("Access-Control-Allow-Methods", "GET, POST");
+  response.set_header("Access-Control-Allow-Headers", "Authorization, Content-Type");
+  response.set_header("Access-Control-Max-Age", "600");
+}
+
 void Server::Members::answer(const httplib::Request& request, httplib::Response& response,
                              const httplib::ContentReader* content) {
-  const Clock::time_point begin = Clock::now();
-  CallEnd end;
+  answered_here->understood = true;
+  const Clock::time_point begin = answered_here->arrived;
+  CallEnd end{.cancelled = answered_here->cancelled};
   end.deadline = begin + std::chrono::duration_cast<Clock::duration>(
                              std::chrono::duration<double>(service.arguments().timeout));
   {
@@ -182,6 +255,7 @@ void Server::Members::answer(const httplib::Request& request, httplib::Response&
   service.metrics().count(path, reply.status, seconds_since(begin));
   std::cerr << fmt::format("{} {} {} {:.1f} ms\n", request.method, printable(path), reply.status,
                            1e3 * seconds_since(begin));
+  add_cors(request, response, reply);
   if (reply.status == 429 || reply.status == 503) response.set_header("Retry-After", "1");
   if (reply.status == 405) response.set_header("Allow", allowed);
   if (reply.status == 401) response.set_header("WWW-Authenticate", "Bearer");
@@ -217,7 +291,7 @@ void Server::Members::cancel_running() {
 Server::Server(Service& service) : members_(std::make_unique<Members>(service)) {
   members_->prepare();
   const ServeArguments& arguments = service.arguments();
-  httplib::Server& http = members_->http;
+  Library& http = members_->http;
   const bool any = arguments.port == 0;
   if (any) port_ = http.bind_to_any_port(arguments.host);
   if (!any && http.bind_to_port(arguments.host, arguments.port)) port_ = arguments.port;
@@ -226,7 +300,8 @@ Server::Server(Service& service) : members_(std::make_unique<Members>(service)) 
          ": ", std::strerror(errno), '.');
   }
   // The library's queue of connections has room for five.
-  ::listen(members_->socket, SOMAXCONN);
+  ::listen(http.listening(), SOMAXCONN);
+  members_->door = std::make_unique<Door>(http.listening(), members_->door_options());
 }
 
 Server::~Server() = default;
@@ -242,16 +317,18 @@ void Server::run() {
     while (!done.load() && seconds_since(begin) < members_->service.arguments().grace) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    if (!done.load()) members_->cancel_running();
+    if (done.load()) return;
+    members_->cancel_running();
+    members_->door->give_up();
   });
-  members_->http.listen_after_bind();
+  members_->door->run();
   done = true;
   grace.join();
 }
 
 void Server::stop() {
   members_->service.ends = true;
-  members_->http.stop();
+  members_->door->stop();
 }
 
 }  // namespace tapestry

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "apps/commands/serve/http_error.h"
+#include "apps/config/byte_count.h"
 #include "apps/tasks/task.h"
 #include "core/base/printable.h"
 #include "core/base/text.h"
@@ -39,9 +40,11 @@ std::string ServeMetrics::text(int64_t texts_now, const std::string& more) const
   return text + more;
 }
 
-Service::Service(const ServeArguments& arguments) : arguments_(arguments) {
-  std::vector<std::pair<std::string, std::string>> named;
-  for (const std::string& word : arguments.models) {
+namespace {
+
+std::vector<ModelShelf::Place> places_of(const std::vector<std::string>& words) {
+  std::vector<ModelShelf::Place> places;
+  for (const std::string& word : words) {
     const size_t at = word.find('=');
     if (at == 0 || at == std::string::npos || at + 1 == word.size()) {
       fail(ErrorKind::kConfig, "[serve] expected --model NAME=DIR, got '", word, "'.");
@@ -54,43 +57,55 @@ Service::Service(const ServeArguments& arguments) : arguments_(arguments) {
       fail(ErrorKind::kConfig, "[serve] a model's name has letters, digits and -_.:/, got '",
            printable(name), "'.");
     }
-    for (const auto& [other, path] : named) {
+    for (const auto& [other, path] : places) {
       if (other != name) continue;
       fail(ErrorKind::kConfig, "[serve] two models have the name '", name, "': ", path, " and ",
            word.substr(at + 1), '.');
     }
-    named.emplace_back(name, word.substr(at + 1));
+    places.push_back({name, word.substr(at + 1)});
   }
-  for (const auto& [name, path] : named) {
-    models_.push_back(
-        std::make_unique<ServedModel>(name, path,
-                                      ServedModel::Options{.device = arguments.compute.device,
-                                                           .format = arguments.format,
-                                                           .batch_size = arguments.batch_size}));
-  }
+  return places;
 }
 
-ServedModel& Service::model_for(const Call& call, Ability ability) const {
-  const auto able = [&](const auto& model) { return model->can(ability); };
+std::optional<int64_t> most_bytes_of(const std::string& memory) {
+  if (memory.empty()) return std::nullopt;
+  const std::optional<int64_t> bytes = byte_count(memory);
+  if (bytes) return bytes;
+  fail(ErrorKind::kConfig, "[serve] expected --memory in bytes, as in 4GB or 1.5 GiB, got '",
+       printable(memory), "'.");
+}
+
+}  // namespace
+
+Service::Service(const ServeArguments& arguments)
+    : arguments_(arguments),
+      models_(std::make_unique<ModelShelf>(places_of(arguments.models),
+                                           ServedModel::Options{.device = arguments.compute.device,
+                                                                .format = arguments.format,
+                                                                .batch_size = arguments.batch_size},
+                                           most_bytes_of(arguments.memory))) {}
+
+std::shared_ptr<ServedModel> Service::model_for(const Call& call, Ability ability) const {
+  const std::vector<ModelShelf::Entry> entries = models_->entries();
   if (!call.has("model")) {
-    const auto found = std::ranges::find_if(models_, able);
-    if (found != models_.end()) return **found;
+    const auto able = [&](const auto& entry) { return entry.can(ability); };
+    const auto found = std::ranges::find_if(entries, able);
+    if (found != entries.end()) return models_->get(found->name, call.end);
     refuse(404, "no model here can do this; it needs one of task ", tasks_that_can(ability), '.');
   }
   const std::string name = call.text("model");
   std::vector<std::string> names;
-  for (const auto& model : models_) names.push_back(model->name());
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end()) {
+  for (const auto& entry : entries) names.push_back(entry.name);
+  const auto found = std::ranges::find(entries, name, &ModelShelf::Entry::name);
+  if (found == entries.end()) {
     refuse(404, "there is no model '", name, "', there ", names.size() == 1 ? "is " : "are ",
            join(names, ", "), '.');
   }
-  ServedModel& model = *models_[static_cast<size_t>(found - names.begin())];
-  if (!model.can(ability)) {
-    refuse(400, "the model '", name, "' cannot do this: it is of task ", model.config().task->name,
+  if (!found->can(ability)) {
+    refuse(400, "the model '", name, "' cannot do this: it is of task ", found->config().task->name,
            ", expected ", tasks_that_can(ability), '.');
   }
-  return model;
+  return models_->get(name, call.end);
 }
 
 Service::Admitted::Admitted(const Service& service, int64_t texts)

@@ -12,7 +12,8 @@
 
 #include "apps/commands/options.h"
 #include "apps/commands/serve/call.h"
-#include "apps/commands/serve/served_model.h"
+#include "apps/commands/serve/door/door_counts.h"
+#include "apps/commands/serve/model_shelf.h"
 
 namespace tapestry {
 
@@ -22,14 +23,17 @@ struct ServeArguments {
   WeightFormat format = WeightFormat::kFloat32;
   std::string host = "127.0.0.1";
   int port = 8080;
-  std::string api_key_file = {};  ///< a key in each line, or ""
-  int64_t batch_size = 64;        ///< requests that a thread searches at a time
-  int64_t max_body = 1 << 20;     ///< bytes
-  int64_t max_queue = 256;        ///< texts that are answered or wait
-  int64_t max_tokens = 4096;      ///< of an answer
-  int64_t max_connections = 512;
-  double timeout = 120;  ///< seconds of a request
-  double grace = 10;     ///< seconds that answers have after SIGTERM
+  std::string api_key_file = {};   ///< a key in each line, or ""
+  std::string memory = {};         ///< byte_count() of models that are loaded on demand, or ""
+  std::string cors = {};           ///< an origin whose pages may ask, "*": any, or ""
+  int64_t batch_size = 64;         ///< requests that a thread searches at a time
+  int64_t max_body = 1 << 20;      ///< bytes
+  int64_t max_queue = 256;         ///< texts that are answered or wait
+  int64_t max_tokens = 4096;       ///< of an answer
+  int64_t max_connections = 4096;  ///< open at a time
+  double read_timeout = 10;        ///< seconds in which a request arrives
+  double timeout = 120;            ///< seconds of an answer
+  double grace = 10;               ///< seconds that answers have after SIGTERM
 };
 
 /// Counts for /metrics.
@@ -47,14 +51,14 @@ class ServeMetrics {
 
 class Service {
  public:
-  /// Loads the models. Throws Error(kConfig) for names that are wrong or given twice, and as
-  /// ServedModel.
+  /// Throws Error(kConfig) for names that are wrong or given twice, and as ModelShelf.
   explicit Service(const ServeArguments& arguments);
 
   const ServeArguments& arguments() const { return arguments_; }
-  const std::vector<std::unique_ptr<ServedModel>>& models() const { return models_; }
-  /// The model that a call names, or the first that can do it. Throws HttpError(404, 400).
-  ServedModel& model_for(const Call& call, Ability ability) const;
+  ModelShelf& models() const { return *models_; }
+  /// The model that a call names, or the first that can do it. Throws HttpError(404, 400), and as
+  /// ModelShelf::get().
+  std::shared_ptr<ServedModel> model_for(const Call& call, Ability ability) const;
 
   /// While it lives, so many texts of a request are answered. Throws HttpError(429) if that would
   /// be more than --max-queue.
@@ -71,15 +75,17 @@ class Service {
   };
   int64_t texts_now() const { return texts_now_.load(); }
   ServeMetrics& metrics() const { return metrics_; }
+  DoorCounts& connections() const { return connections_; }
 
   /// Once true, requests that wait are refused.
   std::atomic<bool> ends{false};
 
  private:
   const ServeArguments arguments_;
-  std::vector<std::unique_ptr<ServedModel>> models_;
+  std::unique_ptr<ModelShelf> models_;
   mutable std::atomic<int64_t> texts_now_{0};
   mutable ServeMetrics metrics_;
+  mutable DoorCounts connections_;
 };
 
 }  // namespace tapestry

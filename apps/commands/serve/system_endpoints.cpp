@@ -28,32 +28,66 @@ Reply answer_page(const Service&, const Call&) {
 
 Reply answer_health(const Service&, const Call&) { return json_reply({{"status", "ok"}}); }
 
+std::string text_of(const DoorCounts& counts) {
+  const struct {
+    const char* name;
+    const char* meaning;
+    int64_t value;
+  } kRows[] = {
+      {"connections", "Open connections.", counts.open},
+      {"connections_closed_for_others_total", "Closed for --max-connections.", counts.made_room},
+      {"connections_timed_out_total", "Closed for --read-timeout.", counts.timed_out},
+      {"connections_refused_total", "Whose request cannot be read.", counts.refused},
+      {"connections_cut_total", "Closed by the client before its answer.", counts.cut}};
+  std::string text;
+  for (const auto& [name, meaning, value] : kRows) {
+    const char* const kind = std::string_view(name).ends_with("_total") ? "counter" : "gauge";
+    text += fmt::format("# HELP tapestry_{0} {1}\n# TYPE tapestry_{0} {2}\ntapestry_{0} {3}\n",
+                        name, meaning, kind, value);
+  }
+  return text;
+}
+
 Reply answer_metrics(const Service& service, const Call&) {
   std::string joined =
+      text_of(service.connections()) +
       "# HELP tapestry_joined_total Requests that joined a search which had others.\n"
       "# TYPE tapestry_joined_total counter\n";
-  for (const auto& model : service.models()) {
-    joined +=
-        fmt::format("tapestry_joined_total{{model=\"{}\"}} {}\n", model->name(), model->joined());
+  std::string loaded =
+      "# HELP tapestry_model_loaded Whether the model is in memory.\n"
+      "# TYPE tapestry_model_loaded gauge\n";
+  std::string loads =
+      "# HELP tapestry_model_loads_total How often the model was read.\n"
+      "# TYPE tapestry_model_loads_total counter\n";
+  for (const auto& entry : service.models().entries()) {
+    const auto line = [&](const char* what, int64_t value) {
+      return fmt::format("tapestry_{}{{model=\"{}\"}} {}\n", what, entry.name, value);
+    };
+    joined += line("joined_total", entry.joined);
+    loaded += line("model_loaded", entry.loaded ? 1 : 0);
+    loads += line("model_loads_total", entry.loads);
   }
+  joined += loaded + loads;
   return {.type = "text/plain; version=0.0.4",
           .body = service.metrics().text(service.texts_now(), joined)};
 }
 
 Reply answer_models(const Service& service, const Call&) {
   Json list = Json::array();
-  for (const auto& model : service.models()) {
+  for (const auto& entry : service.models().entries()) {
     Json abilities = Json::array();
     for (const auto& [ability, name] : kAbilityNames) {
-      if (model->can(ability)) abilities.push_back(name);
+      if (entry.can(ability)) abilities.push_back(name);
     }
-    if (model->talks()) abilities.push_back("chat");
-    list.push_back({{"id", model->name()},
+    if (entry.facts->talks) abilities.push_back("chat");
+    list.push_back({{"id", entry.name},
                     {"object", "model"},
                     {"created", 0},
                     {"owned_by", "tapestry"},
-                    {"task", model->config().task->name},
-                    {"abilities", std::move(abilities)}});
+                    {"task", entry.config().task->name},
+                    {"abilities", std::move(abilities)},
+                    {"loaded", entry.loaded},
+                    {"bytes", entry.facts->bytes}});
   }
   return json_reply({{"object", "list"}, {"data", std::move(list)}});
 }

@@ -4,15 +4,17 @@
 namespace tapestry {
 
 extern const Endpoint kPageEndpoint, kHealthEndpoint, kMetricsEndpoint, kModelsEndpoint,
-    kOpenapiEndpoint, kTranslateEndpoint, kLanguagesEndpoint, kCompletionsEndpoint, kChatEndpoint,
-    kEmbeddingsEndpoint, kScoreEndpoint, kFillMaskEndpoint, kClassifyEndpoint, kAnswerEndpoint;
+    kOpenapiEndpoint, kTranslateEndpoint, kDetectEndpoint, kLanguagesEndpoint, kFileEndpoint,
+    kDownloadEndpoint, kCompletionsEndpoint, kChatEndpoint, kEmbeddingsEndpoint, kScoreEndpoint,
+    kFillMaskEndpoint, kClassifyEndpoint, kAnswerEndpoint, kAttentionEndpoint;
 
 std::span<const Endpoint* const> endpoints() {
   static constexpr const Endpoint* kEndpoints[] = {
-      &kPageEndpoint,     &kHealthEndpoint,     &kMetricsEndpoint,   &kModelsEndpoint,
-      &kOpenapiEndpoint,  &kTranslateEndpoint,  &kLanguagesEndpoint, &kCompletionsEndpoint,
-      &kChatEndpoint,     &kEmbeddingsEndpoint, &kScoreEndpoint,     &kFillMaskEndpoint,
-      &kClassifyEndpoint, &kAnswerEndpoint};
+      &kPageEndpoint,       &kHealthEndpoint,    &kMetricsEndpoint,     &kModelsEndpoint,
+      &kOpenapiEndpoint,    &kTranslateEndpoint, &kDetectEndpoint,      &kLanguagesEndpoint,
+      &kFileEndpoint,       &kDownloadEndpoint,  &kCompletionsEndpoint, &kChatEndpoint,
+      &kEmbeddingsEndpoint, &kScoreEndpoint,     &kFillMaskEndpoint,    &kClassifyEndpoint,
+      &kAnswerEndpoint,     &kAttentionEndpoint};
   return kEndpoints;
 }
 

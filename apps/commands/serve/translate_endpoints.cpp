@@ -1,97 +1,90 @@
-// /translate and /languages, as LibreTranslate's clients call them.
+// /translate, /detect and /languages, as LibreTranslate's clients call them.
 #include <algorithm>
-#include <optional>
-#include <set>
+#include <cmath>
 
+#include "apps/commands/answers/aligner.h"
 #include "apps/commands/serve/endpoints.h"
 #include "apps/commands/serve/http_error.h"
-#include "core/base/text.h"
+#include "apps/commands/serve/languages.h"
+#include "data/corpora/empty_text.h"
 
 namespace tapestry {
 namespace {
 
-struct LanguagePair {
-  std::string source, target;
+// LibreTranslate's hundredths.
+Json json_of(const DetectedLanguage& language) {
+  return {{"confidence", std::round(1e4 * language.probability) / 100},
+          {"language", language.code}};
+}
+
+// A list for each line: the words of the source and of the best translation that belong together.
+Json alignments_of(ServedModel& model, const std::vector<std::string>& lines,
+                   const std::vector<std::vector<Hypothesis>>& found, const CallEnd& end) {
+  const AlignmentArguments inline_words{.file = "-"};
+  const Aligner aligner(model.pairs(), inline_words);
+  std::vector<std::vector<int32_t>> sources;
+  std::vector<PlacedText> places;
+  std::vector<std::vector<Hypothesis>> best;
+  std::vector<size_t> of_lines;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (found[i].empty()) continue;
+    places.push_back(placed_source(*model.pairs().tokenizers().source, lines[i]));
+    sources.push_back(places.back().ids());
+    best.push_back({found[i][0]});
+    of_lines.push_back(i);
+  }
+  Json list = std::vector<Json>(lines.size(), Json::array());
+  if (sources.empty()) return list;
+  const Turns::Turn turn(model.computing(), end);
+  const auto alignments = aligner.align(sources, places, best, model.batch_size());
+  for (size_t i = 0; i < of_lines.size(); ++i) list[of_lines[i]] = alignments[i].at(0);
+  return list;
+}
+
+struct AskedTexts {
+  std::vector<std::string> lines = {};
+  std::vector<size_t> counts = {};  // of the lines of each text
+
+  explicit AskedTexts(const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      const std::vector<std::string> of_text = lines_of_text(text);
+      counts.push_back(of_text.size());
+      lines.insert(lines.end(), of_text.begin(), of_text.end());
+    }
+  }
 };
 
-// The languages of a model whose name is de-en.
-std::optional<LanguagePair> languages_of(const ServedModel& model) {
-  const std::string& name = model.name();
-  const size_t at = name.find('-');
-  const auto is_code = [](std::string_view code) {
-    return (code.size() == 2 || code.size() == 3) &&
-           std::ranges::all_of(code, [](char c) { return c >= 'a' && c <= 'z'; });
-  };
-  if (at == std::string::npos) return std::nullopt;
-  LanguagePair pair{name.substr(0, at), name.substr(at + 1)};
-  if (!is_code(pair.source) || !is_code(pair.target)) return std::nullopt;
-  return pair;
-}
-
-// The model that a call names, or that has its languages.
-ServedModel& translator_of(const Service& service, const Call& call) {
-  const std::string source = call.text("source", "auto"), target = call.text("target");
-  if (call.has("model")) return service.model_for(call, kTranslates);
-  std::vector<std::string> pairs;
-  ServedModel* other = nullptr;
-  for (const auto& model : service.models()) {
-    if (!model->can(kTranslates)) continue;
-    const std::optional<LanguagePair> pair = languages_of(*model);
-    if (!pair) {
-      if (other == nullptr) other = model.get();
-      continue;
-    }
-    pairs.push_back(concat(pair->source, " to ", pair->target));
-    if ((source == "auto" || source == pair->source) &&
-        (target.empty() || target == pair->target)) {
-      return *model;
-    }
+SearchOptions options_of(const ServedModel& model, const Call& call) {
+  const int64_t alternatives = call.integer("alternatives", 0);
+  if (alternatives < 0 || alternatives >= SearchOptions::kMostBeams) {
+    refuse(400, "the field 'alternatives' must be in [0, ", SearchOptions::kMostBeams - 1,
+           "], got ", alternatives, '.');
   }
-  if (other != nullptr) return *other;
-  if (pairs.empty()) return service.model_for(call, kTranslates);
-  refuse(400, "no model here translates ", source, " to ", target.empty() ? "any" : target,
-         ", there is ", join(pairs, ", "), '.');
-}
-
-std::vector<std::string> lines_of_text(const std::string& text) {
-  std::vector<std::string> lines;
-  size_t begin = 0;
-  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    lines.push_back(text.substr(begin, end - begin));
-  }
-  lines.push_back(text.substr(begin));
-  return lines;
+  SearchOptions options = model.config().generation;
+  options.n_best = alternatives + 1;
+  options.seed = call.seed().value_or(options.seed);
+  // As many beams as answers, if the config has fewer.
+  if (!options.do_sample) options.num_beams = std::max(options.num_beams, options.n_best);
+  return options;
 }
 
 Reply answer_translate(const Service& service, const Call& call) {
   if (const std::string format = call.text("format", "text"); format != "text") {
     refuse(400, "the field 'format' must be text, got '", format, "'.");
   }
-  const int64_t alternatives = call.integer("alternatives", 0);
-  if (alternatives < 0 || alternatives >= SearchOptions::kMostBeams) {
-    refuse(400, "the field 'alternatives' must be in [0, ", SearchOptions::kMostBeams - 1,
-           "], got ", alternatives, '.');
-  }
-  ServedModel& model = translator_of(service, call);
   const std::vector<std::string> texts = call.texts("q");
-  std::vector<std::string> lines;
-  std::vector<size_t> counts;
-  for (const std::string& text : texts) {
-    const std::vector<std::string> of_text = lines_of_text(text);
-    counts.push_back(of_text.size());
-    lines.insert(lines.end(), of_text.begin(), of_text.end());
-  }
-  const Service::Admitted admitted(service, std::ssize(lines));
-  SearchOptions options = model.config().generation;
-  options.n_best = alternatives + 1;
-  options.seed = call.seed().value_or(options.seed);
-  // As many beams as answers, if the config has fewer.
-  if (!options.do_sample) options.num_beams = std::max(options.num_beams, options.n_best);
-  const auto found = model.translate(lines, options, call.end);
+  const auto [held, detected] = translator_of(service, call, texts[0]);
+  ServedModel& model = *held;
+  const SearchOptions options = options_of(model, call);
+  const AskedTexts asked(texts);
+  const Service::Admitted admitted(service, std::ssize(asked.lines));
+  const auto found = model.translate(asked.lines, options, call.end);
   // Answer n of a text has answer n of each of its lines.
-  Json translated = Json::array(), others = Json::array();
+  Json translated = Json::array(), others = Json::array(), aligned = Json::array();
+  const bool aligns = call.is_true("alignments");
+  const Json alignments = aligns ? alignments_of(model, asked.lines, found, call.end) : Json();
   size_t first = 0;
-  for (const size_t count : counts) {
+  for (const size_t count : asked.counts) {
     std::vector<std::string> answers(static_cast<size_t>(options.n_best));
     for (size_t n = 0; n < answers.size(); ++n) {
       for (size_t i = first; i < first + count; ++i) {
@@ -99,28 +92,38 @@ Reply answer_translate(const Service& service, const Call& call) {
         if (n < found[i].size()) answers[n] += model.text_of(found[i][n]);
       }
     }
-    first += count;
     translated.push_back(answers[0]);
     others.push_back(std::vector<std::string>(answers.begin() + 1, answers.end()));
+    Json of_text = Json::array();
+    for (size_t i = first; aligns && i < first + count; ++i) of_text.push_back(alignments[i]);
+    aligned.push_back(std::move(of_text));
+    first += count;
   }
   const bool listed = call.body.at("q").is_array();
   Json json = {{"translatedText", listed ? translated : translated[0]}};
-  if (alternatives > 0) json["alternatives"] = listed ? others : others[0];
+  if (options.n_best > 1) json["alternatives"] = listed ? others : others[0];
+  if (aligns) json["alignments"] = listed ? aligned : aligned[0];
+  if (detected) json["detectedLanguage"] = json_of(*detected);
   return json_reply(json);
 }
 
-Reply answer_languages(const Service& service, const Call&) {
-  std::map<std::string, std::set<std::string>> targets;
-  for (const auto& model : service.models()) {
-    if (!model->can(kTranslates)) continue;
-    if (const std::optional<LanguagePair> pair = languages_of(*model)) {
-      targets[pair->source].insert(pair->target);
-      targets[pair->target];
-    }
+Reply answer_detect(const Service& service, const Call& call) {
+  const Service::Admitted admitted(service, 1);
+  const auto found = detected_languages(service, call.text("q"), call.end);
+  if (!found) {
+    refuse(501,
+           "no model here can tell languages: that takes a classification model whose labels are "
+           "all codes of languages, such as de and en.");
   }
   Json list = Json::array();
-  for (const auto& [code, of_code] : targets) {
-    list.push_back({{"code", code}, {"name", code}, {"targets", of_code}});
+  for (const DetectedLanguage& language : *found) list.push_back(json_of(language));
+  return json_reply(list);
+}
+
+Reply answer_languages(const Service& service, const Call&) {
+  Json list = Json::array();
+  for (const auto& [code, targets] : served_languages(service)) {
+    list.push_back({{"code", code}, {"name", code}, {"targets", targets}});
   }
   return json_reply(list);
 }
@@ -136,9 +139,18 @@ extern const Endpoint kTranslateEndpoint{
      {"target", FieldType::kText, "language"},
      {"format", FieldType::kText, "text"},
      {"alternatives", FieldType::kInteger, "further translations of each text"},
+     {"alignments", FieldType::kBoolean,
+      "for each line the pairs of a word of the source and one of the translation, from 0"},
      {"model", FieldType::kText, "name of a model, instead of languages"},
      {"seed", FieldType::kInteger, "of draws, if the model's config draws"}},
     answer_translate};
+
+extern const Endpoint kDetectEndpoint{
+    "POST",
+    "/detect",
+    "The languages of a text (as LibreTranslate), by a classification model with their labels",
+    {{"q", FieldType::kText, "the text", true}},
+    answer_detect};
 
 extern const Endpoint kLanguagesEndpoint{
     "GET", "/languages", "Languages of the models (as LibreTranslate)", {}, answer_languages};

@@ -54,11 +54,48 @@ function typed(node, out, work) {
   node.addEventListener('input', () => { clearTimeout(timer); timer = setTimeout(start, 250); });
 }
 
-function typing(label, placeholder, work) {
+function typing(label, placeholder, work, below = () => null) {
   const {node, labelled} = field('textarea', label, {placeholder, spellcheck: 'false'});
   const out = el('div', {class: 'panel answer', role: 'status', 'aria-live': 'polite'});
   typed(node, out, work);
-  return el('div', {class: 'sides'}, labelled, el('div', {}, el('label', {}, 'answer'), out));
+  const sides = el('div', {class: 'sides'}, labelled, el('div', {}, el('label', {}, 'answer'), out));
+  return el('div', {}, sides, below(node, out));
+}
+
+// The mean of a layer's heads, a row for each token that asks.
+function heat(page, map) {
+  const labels = name => page.axes.find(axis => axis.name === name).tokens.map(token => token.replace('▁', '') || '␣');
+  const rows = labels(map.rows), columns = labels(map.columns);
+  const mean = (t, s) => map.heads.reduce((sum, head) => sum + head[t][s], 0) / map.heads.length;
+  return el('div', {class: 'wide-scroll', tabindex: '0', role: 'region', 'aria-label': map.name}, el('table', {class: 'heat'},
+      el('tr', {}, el('td', {}), ...columns.map(label => el('th', {scope: 'col'}, el('span', {}, label)))),
+      ...rows.map((row, t) => el('tr', {}, el('th', {scope: 'row'}, row), ...columns.map((column, s) => {
+        const percent = 100 * mean(t, s), words = `“${row}” to “${column}”: ${percent.toFixed(1)} %`;
+        const shade = Math.round(10 * Math.sqrt(percent));  // the root makes small shares visible
+        return el('td', {title: words, style: `background: color-mix(in srgb, var(--accent) ${shade}%, transparent)`});
+      })))));
+}
+
+// A button that shows who attended to whom in what `texts()` tells.
+function attending(model, texts) {
+  const place = el('div', {class: 'stack', role: 'status'});
+  const button = el('button', {onclick: async () => {
+    button.setAttribute('aria-busy', 'true');
+    try {
+      const page = (await (await ask('attention', {model, ...texts()})).json()).pages[0];
+      const out = el('div', {}), {node, labelled} = field('select', 'layer', {});
+      page.maps.forEach((map, i) => node.append(el('option', {value: i}, map.name)));
+      const draw = () => out.replaceChildren(heat(page, page.maps[Number(node.value)]));
+      node.addEventListener('change', draw);
+      node.value = String(page.maps.length - 1);
+      place.replaceChildren(labelled, out);
+      draw();
+    } catch (error) {
+      place.replaceChildren(el('span', {class: 'problem'}, error.message));
+    }
+    button.removeAttribute('aria-busy');
+  }}, 'Attention');
+  return el('div', {class: 'stack'}, el('div', {class: 'row'}, button), place);
 }
 
 // A table of words or classes with a bar for each probability.
@@ -89,7 +126,8 @@ function continuing(model) {
     running = null;
     button.textContent = 'Continue';
   }}, 'Continue');
-  return el('div', {class: 'stack'}, labelled, el('div', {class: 'row'}, button, limit.labelled), out);
+  return el('div', {class: 'stack'}, labelled, el('div', {class: 'row'}, button, limit.labelled), out,
+      attending(model, () => ({text: out.textContent || node.value})));
 }
 
 function talking(model) {
@@ -133,15 +171,17 @@ function answering(model) {
 
 const parts = {
   translate: ['Translate', model => typing('text', 'Type to translate', async (q, signal) =>
-      (await (await ask('translate', {model, q}, signal)).json()).translatedText)],
+      (await (await ask('translate', {model, q}, signal)).json()).translatedText,
+      (node, out) => attending(model, () => ({text: node.value.split('\n')[0], answer: out.textContent.split('\n')[0]})))],
   complete: ['Continue', continuing],
   chat: ['Chat', talking],
   fill_mask: ['Fill masks', model => typing('text with <mask>', '', async (text, signal) => {
     const masks = (await (await ask('fill-mask', {model, text}, signal)).json()).masks[0];
     return el('div', {class: 'stack'}, ...masks.map(shares));
-  })],
+  }, node => attending(model, () => ({text: node.value})))],
   classify: ['Classify', model => typing('text', '', async (text, signal) =>
-      shares((await (await ask('classify', {model, text}, signal)).json()).classes[0]))],
+      shares((await (await ask('classify', {model, text}, signal)).json()).classes[0]),
+      node => attending(model, () => ({text: node.value})))],
   answer: ['Answer', answering],
 };
 
