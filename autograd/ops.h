@@ -13,6 +13,7 @@
 #include "autograd/tape.h"
 #include "autograd/var.h"
 #include "core/kernels/attention/rope.h"
+#include "core/kernels/elementwise/fake_quantize.h"
 #include "core/kernels/elementwise/unary.h"
 #include "core/kernels/frozen/frozen_matrix.h"
 #include "core/kernels/matmul/linear.h"
@@ -119,6 +120,9 @@ struct Weight {
 /// act(x W^T + bias): x (..., in), W (out, in), bias (out) or undefined -> (..., out).
 Var linear(const Var& x, const Weight& weight, const Var& bias = {},
            const LinearOptions& options = {});
+/// Each row of x as packed products round it. The gradient goes through as if nothing were rounded
+/// (the straight-through estimator; Bengio et al. 2013).
+Var fake_quantize(const Var& x, Rounding rounding);
 
 // ---- Norms and embedding (ops_norm.cpp)
 struct NormOptions {

@@ -189,4 +189,16 @@ Var linear(const Var& x, const Weight& w, const Var& bias, const LinearOptions& 
   return y;
 }
 
+// y = round(x).  dx = dy.
+Var fake_quantize(const Var& x, Rounding rounding) {
+  Var y = Tensor::empty_like(x.value());
+  dispatch(y.value(), [&](auto device, auto type) {
+    using T = decltype(type);
+    kernels::fake_quantize(device, rounding, x.value().data<T>(), y.value().data<T>(),
+                           x.shape().rows(), x.shape().cols());
+  });
+  Tape::record({&x}, y, [dx = gradient_of(x)](Tensor dy) { dx->accept(std::move(dy)); });
+  return y;
+}
+
 }  // namespace tapestry

@@ -147,7 +147,7 @@ ParamStore make_store(const Config& config, ModelUse use, ParamStore::Start star
             .drawn = config.init_from.empty()};
   }
   return ParamStore(config.seed, numbers.dtype, device, numbers.precision, config.lora, start,
-                    std::move(base));
+                    std::move(base), config.training.quantize);
 }
 
 template <class Model>
@@ -155,7 +155,7 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
                                                              const std::string& device,
                                                              const std::string& who,
                                                              Ability ability,
-                                                             std::optional<WeightFormat> format) {
+                                                             std::optional<WeightChoice> format) {
   if (!files.config.task->can(ability)) {
     fail(ErrorKind::kData, '[', who, "] expected a model of task ", tasks_that_can(ability), ", ",
          files.folder, " holds one of task ", files.config.task->name, '.');
@@ -164,7 +164,10 @@ std::unique_ptr<ModelBundle<Model>> ModelBundle<Model>::load(ModelFiles files,
   auto bundle = std::make_unique<ModelBundle>(
       files.config, with_languages(std::move(files.tokenizers), files.config.languages),
       ModelUse::kAnswers, ParamStore::Start::kEmpty);
-  load_parameters(bundle->store, files.tensors, format, carried_tensors(bundle->config));
+  std::optional<WeightFormat> packed;
+  if (format) packed = format->format;
+  if (format && !packed) packed = bundle->store.usual_format();
+  load_parameters(bundle->store, files.tensors, packed, carried_tensors(bundle->config));
   return bundle;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/checkpoint/files.h"
+#include "apps/checkpoint/model_choice.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/config/config.h"
@@ -68,12 +69,12 @@ struct ModelBundle {
   /// shape, naming it and the file, and as pack().
   static std::unique_ptr<ModelBundle> load(const std::string& path, const std::string& device,
                                            const std::string& who, Ability ability,
-                                           std::optional<WeightFormat> format = {}) {
+                                           std::optional<WeightChoice> format = {}) {
     return load(read_model_files(path), device, who, ability, format);
   }
   static std::unique_ptr<ModelBundle> load(ModelFiles files, const std::string& device,
                                            const std::string& who, Ability ability,
-                                           std::optional<WeightFormat> format = {});
+                                           std::optional<WeightChoice> format = {});
 
   Device device() const { return store.device(); }
   /// Its files in a checkpoint besides tensors: config.json and the tokenizers.

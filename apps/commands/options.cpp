@@ -58,8 +58,7 @@ CLI::Option* add_value(CLI::App& app, SearchArguments& search, const ConfigKey& 
 
 constexpr const char* kFormatHelp =
     "the matrices of the model (on a CPU), in 4, 2, 1 or 0.56 bytes a number; with int4, tables "
-    "and "
-    "classifiers have 1";
+    "and classifiers have 1; by default float32, or what training.quantize was";
 
 std::optional<WeightFormat> format_of(const std::string& word) {
   for (const WeightFormat format : kWeightFormats) {
@@ -100,12 +99,11 @@ void add_compute(CLI::App& app, ComputeArguments& arguments) {
       ->capture_default_str();
 }
 
-void add_format(CLI::App& app, WeightFormat& format) {
+void add_format(CLI::App& app, WeightChoice& format) {
   app.add_option_function<std::string>(
          "--weights", [&format](const std::string& word) { format = *format_of(word); },
          kFormatHelp)
-      ->check(CLI::IsMember(names_of(kWeightFormats)))
-      ->default_str(name_of(format));
+      ->check(CLI::IsMember(names_of(kWeightFormats)));
 }
 
 void add_weights(CLI::App& app, ModelChoice& models) {

@@ -95,7 +95,8 @@ struct TrainingOptions {
   std::vector<std::string> modules_to_save;  ///< learn besides adapters, as in `freeze`
   /// What matrices beside adapters are kept in, if they do not learn; none: as the run's dtype.
   std::optional<WeightFormat> lora_base;
-  std::string lr_metric;            ///< reduce_lr_on_plateau; empty: the same
+  std::optional<WeightFormat> quantize;  ///< what --weights will be: int8 or int4; none: float32
+  std::string lr_metric;                 ///< reduce_lr_on_plateau; empty: the same
   std::vector<std::string> freeze;  ///< parameters that stay as they are: names, `*` for any part
   bool decay_all = false;           ///< weight_decay pulls biases and norms too
   std::vector<std::string> decay_exclude;     ///< parameters that it never pulls, as in `freeze`

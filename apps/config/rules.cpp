@@ -312,6 +312,15 @@ void check_lora_base(Rules& rules, const Config& config) {
   });
 }
 
+// Adapters are merged into their matrix before it is rounded, but learn beside a rounded one.
+void check_quantize(Rules& rules, const Config& config) {
+  rules.of("training", {}, {}, [&](const OptionReport& report) {
+    report.expect(!config.training.quantize || config.lora.rank == 0, "quantize",
+                  "does not go with training.lora, got ",
+                  config.training.quantize ? name_of(*config.training.quantize) : "none", '.');
+  });
+}
+
 // Each of the two has a loss of its own.
 void check_teacher(Rules& rules, const TrainingOptions& training) {
   rules.of("training", {}, {}, [&](const OptionReport& report) {
@@ -420,6 +429,7 @@ void check_rules(const Config& config, const KeyReport& report) {
   check_teacher(rules, config.training);
   check_alignment(rules, config);
   check_lora_base(rules, config);
+  check_quantize(rules, config);
   check_distributed(rules, config);
   check_evaluation(rules, config.evaluation);
   if (report.is_new) {

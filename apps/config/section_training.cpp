@@ -308,6 +308,15 @@ void bind_update(ConfigSection& s, Config& config) {
             "rounds. 0: off.",
             between(0, 1000));
   bind_teacher(s, config);
+  s.read_choice_if(
+      !examples.of_points(), with_task, "quantize", training.quantize,
+      {{"none", std::nullopt},
+       {name_of(WeightFormat::kInt8), WeightFormat::kInt8},
+       {name_of(WeightFormat::kInt4), WeightFormat::kInt4}},
+      "Matrices and what they multiply are rounded in every forward pass as --weights int8 or int4 "
+      "rounds them, so that the model learns to be right with it, and validations measure that. "
+      "Gradients go through the rounding, and checkpoints keep the numbers as they were before. "
+      "The run's answers then have these --weights by default.");
   s.section_if(translates && config.task->can(kTranslates), with_task, "guided_alignment",
                "Attention that learns from alignments of words (of type: encoder_decoder).",
                [&](ConfigSection& a) { bind_alignment(a, config); });

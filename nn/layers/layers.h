@@ -50,13 +50,13 @@ struct Linear {
   CrossEntropy loss(const Var& x, const Tensor& targets, CrossEntropyOptions options) const {
     options.precision = precision;
     options.softcap = softcap;
-    return linear_cross_entropy(x, weight, bias, targets, options);
+    return linear_cross_entropy(weight.factor(x), weight, bias, targets, options);
   }
 
   /// The log-probabilities of targets under its logits, by groups of rows that end at `ends`.
   Var log_probabilities(const Var& x, const Tensor& targets,
                         const std::vector<int64_t>& ends) const {
-    return linear_log_probabilities(x, weight, bias, targets, ends,
+    return linear_log_probabilities(weight.factor(x), weight, bias, targets, ends,
                                     {.precision = precision, .softcap = softcap});
   }
 

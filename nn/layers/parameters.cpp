@@ -91,6 +91,12 @@ void draw(const Init& init, const PhiloxKey& key, int64_t begin, int64_t end,
   });
 }
 
+// Of a matrix whose model is rounded to `format`: what is rounded in a table or a classifier is not
+// made good by other layers.
+WeightFormat rounded_format(WeightFormat format, bool has_projections) {
+  return format == WeightFormat::kInt4 && !has_projections ? WeightFormat::kInt8 : format;
+}
+
 }  // namespace
 
 std::optional<WeightFormat> FrozenBase::format_of(const std::string& name,
@@ -98,18 +104,20 @@ std::optional<WeightFormat> FrozenBase::format_of(const std::string& name,
   const bool learns = std::ranges::any_of(
       learning, [&](const std::string& pattern) { return matches(name, pattern); });
   if (!format || learns) return std::nullopt;
-  return format == WeightFormat::kInt4 && !has_projections ? WeightFormat::kInt8 : format;
+  return rounded_format(*format, has_projections);
 }
 
 ParamStore::ParamStore(uint64_t seed, DType dtype, Device device, Precision precision,
-                       const LoraOptions& lora, Start start, FrozenBase base)
+                       const LoraOptions& lora, Start start, FrozenBase base,
+                       std::optional<WeightFormat> learns_for)
     : seed_(seed),
       dtype_(dtype),
       device_(device),
       precision_(precision),
       lora_(lora),
       start_(start),
-      base_(std::move(base)) {
+      base_(std::move(base)),
+      learns_for_(learns_for) {
   check_precision(precision, device);
   lora.validate();
   if (base_.format && !device.is_cpu()) {
@@ -153,8 +161,11 @@ void ParamStore::pack(const WeightMatrix& matrix, size_t place, WeightFormat for
   if (matrix.packed() || (format == WeightFormat::kFloat32 && !matrix.multiplies())) return;
   Parameter& parameter = parameters_[place];
   parameter.var = Var();
-  matrix.pack(format == WeightFormat::kInt4 && parameter.projections.empty() ? WeightFormat::kInt8
-                                                                             : format);
+  matrix.pack(rounded_format(format, !parameter.projections.empty()));
+}
+
+WeightFormat ParamStore::usual_format() const {
+  return learns_for_ && can_be_packed() ? *learns_for_ : WeightFormat::kFloat32;
 }
 
 void ParamStore::pack(WeightFormat format) {
@@ -278,6 +289,9 @@ WeightMatrix ParamScope::create_matrix(std::string_view name, const Shape& shape
     matrix = WeightMatrix(device(), dtype());
   } else {
     matrix = WeightMatrix(create(name, shape, init));
+  }
+  if (store_->learns_for_) {
+    matrix.learn_for(rounded_format(*store_->learns_for_, !projections.empty()));
   }
   store_->parameters_.back().projections = projections;
   store_->matrices_.emplace_back(matrix, store_->parameters_.size() - 1);

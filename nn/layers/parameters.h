@@ -116,11 +116,14 @@ class ParamStore {
     kEmpty,  ///< uninitialised, matrices that can be packed without memory: for load()
   };
   /// `precision` holds for the model's dense layers, `lora` selects those that have adapters, and
-  /// `base` says how the matrices beside these are kept. Throws Error(kConfig) when the device does
-  /// not have the precision, or cannot multiply by a base in a format.
+  /// `base` says how the matrices beside these are kept. With `learns_for` (int8 or int4) the model
+  /// computes with matrices and their inputs rounded as pack() would round them. Throws
+  /// Error(kConfig) when the device does not have the precision, or cannot multiply by a base in a
+  /// format.
   explicit ParamStore(uint64_t seed = 1, DType dtype = DType::kFloat32, Device device = {},
                       Precision precision = Precision::kFull, const LoraOptions& lora = {},
-                      Start start = Start::kDrawn, FrozenBase base = {});
+                      Start start = Start::kDrawn, FrozenBase base = {},
+                      std::optional<WeightFormat> learns_for = {});
   ParamStore(const ParamStore&) = delete;
   ParamStore& operator=(const ParamStore&) = delete;
 
@@ -151,6 +154,9 @@ class ParamStore {
   /// afterwards, and their memory is freed. On a GPU, or for another type than float32, float32
   /// packs nothing, and the others throw Error(kConfig).
   void pack(WeightFormat format);
+  /// What pack() is for if nobody asks for a format: the one that the model learns for where it can
+  /// be packed, else float32.
+  WeightFormat usual_format() const;
   /// Memory of the matrices that layers multiply by, packed or not: the bytes that a language model
   /// reads for one token.
   int64_t multiplied_bytes() const;
@@ -178,6 +184,7 @@ class ParamStore {
   LoraOptions lora_;
   Start start_;
   FrozenBase base_;
+  std::optional<WeightFormat> learns_for_;
   std::deque<Parameter> parameters_;
   std::unordered_map<std::string, size_t> index_;
   std::vector<std::pair<WeightMatrix, size_t>> matrices_;  // and their places in parameters_

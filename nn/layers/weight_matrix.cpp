@@ -34,6 +34,7 @@ struct WeightMatrix::State {
   Device device;
   DType dtype;
   std::optional<FrozenMatrix> frozen = {};
+  std::optional<WeightFormat> learns_for = {};
   bool multiplies = false;
 };
 
@@ -82,11 +83,15 @@ void read_rows(const Tensor& ids, int64_t rows,
 
 // The ids 0, 1, ... in the shape of others.
 Tensor places_of(const Tensor& ids) {
-  const Tensor places = Tensor::empty_like(ids);
+  const Tensor places = Tensor::empty(ids.shape(), DType::kInt32);
   if (ShapesOnly::has_memory(places.bytes())) {
     std::iota(places.data<int32_t>(), places.data<int32_t>() + places.numel(), 0);
   }
-  return places;
+  return places.to(ids.device());
+}
+
+Var rounded(const Var& w, WeightFormat format) {
+  return fake_quantize(w, format == WeightFormat::kInt4 ? Rounding::kInt4 : Rounding::kInt8);
 }
 
 }  // namespace
@@ -101,7 +106,8 @@ WeightMatrix::WeightMatrix(const FrozenMatrix& frozen, DType dtype)
     : state_(std::make_shared<State>(Var(), nullptr, Device(), dtype, frozen)) {}
 
 WeightMatrix::operator Weight() const {
-  return state_->frozen ? Weight(*state_->frozen) : Weight(var());
+  if (state_->frozen) return *state_->frozen;
+  return state_->learns_for ? rounded(var(), *state_->learns_for) : var();
 }
 
 const Var& WeightMatrix::var() const {
@@ -130,12 +136,22 @@ int64_t WeightMatrix::bytes() const {
 
 void WeightMatrix::set(const Var& var) const { state_->var = var; }
 
+void WeightMatrix::learn_for(WeightFormat format) const { state_->learns_for = format; }
+
+Var WeightMatrix::factor(const Var& x) const {
+  if (packed() || !state_->learns_for) return x;
+  return fake_quantize(
+      x, *state_->learns_for == WeightFormat::kInt4 ? Rounding::kInt8Groups : Rounding::kInt8);
+}
+
 void WeightMatrix::pack(WeightFormat format) const {
   pack_values(format);
   state_->var = Var();
 }
 
-void WeightMatrix::pack_beside() const { pack_values(WeightFormat::kFloat32); }
+void WeightMatrix::pack_beside() const {
+  pack_values(state_->learns_for.value_or(WeightFormat::kFloat32));
+}
 void WeightMatrix::unpack() const { state_->packed.reset(); }
 
 void WeightMatrix::pack_values(WeightFormat format) const {
@@ -146,7 +162,7 @@ void WeightMatrix::pack_values(WeightFormat format) const {
 }
 
 Var WeightMatrix::multiply(const Var& x, const Var& bias, const LinearOptions& options) const {
-  if (!packed()) return linear(x, *this, bias, options);
+  if (!packed()) return linear(factor(x), *this, bias, options);
   const PackedMatrix& w = state_->packed->matrix;
   check_no_gradient(x, bias);
   check(x.shape().rank() >= 1 && x.shape()[-1] == w.cols() &&
@@ -204,12 +220,17 @@ WeightMatrix WeightMatrix::rows(std::span<const int32_t> rows) const {
     const std::vector<int32_t> ids(rows.begin(), rows.end());
     const Tensor one_row = Tensor::from(ids, {1, std::ssize(ids)}, device());
     chosen.set(reshape(embedding(one_row, var()), {std::ssize(ids), value().shape()[1]}));
+    chosen.state_->learns_for = state_->learns_for;
   }
   return chosen;
 }
 
 Var WeightMatrix::look_up(const Tensor& ids, const Var& positions,
                           const EmbeddingOptions& options) const {
+  if (state_->var.defined() && state_->learns_for) {
+    const Var rows = reshape(embedding(ids, var()), {ids.numel(), value().shape()[1]});
+    return embedding(places_of(ids), rounded(rows, *state_->learns_for), positions, options);
+  }
   if (state_->var.defined()) return embedding(ids, var(), positions, options);
   if (state_->frozen) {
     const FrozenMatrix& w = *state_->frozen;

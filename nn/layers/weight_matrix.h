@@ -32,6 +32,12 @@ class WeightMatrix {
   Device device() const;
   DType dtype() const;
 
+  /// From now on products and look-ups round W, and products their x, too, as packing in this
+  /// format would: int8 or int4. A packed matrix has its own format.
+  void learn_for(WeightFormat format) const;
+  /// x as products with the matrix see it.
+  Var factor(const Var& x) const;
+
   /// act(x W^T + bias), as linear(). A packed matrix has no gradient: throws Error(kRuntime) if a
   /// tape asks for one.
   Var multiply(const Var& x, const Var& bias, const LinearOptions& options = {}) const;
@@ -70,7 +76,8 @@ class WeightMatrix {
   /// Packs a float32 matrix in host memory and drops the parameter here. No other thread may use
   /// the matrix meanwhile; the same holds for the functions below.
   void pack(WeightFormat format) const;
-  /// Packs its values as they are now, and keeps the parameter, until unpack().
+  /// Packs its values as they are now, in the format that it learns for or as float32, and keeps
+  /// the parameter, until unpack().
   void pack_beside() const;
   void unpack() const;
 

@@ -107,9 +107,10 @@ Json identity_of(const DistilArguments& arguments, const SearchOptions& search,
     of_models.push_back(identity_of_model(path));
   }
   for (const CorpusSpec& corpus : corpora) of_corpora.push_back(identity_of_corpus(corpus));
+  const std::optional<WeightFormat>& format = arguments.models.format.format;
   return {{"models", of_models},
           {"weights", arguments.models.weights},
-          {"format", name_of(arguments.models.format)},
+          {"format", format ? name_of(*format) : "the model's own"},
           {"corpora", of_corpora},
           {"keys", keys},
           {"n_best", search.n_best},

@@ -46,7 +46,7 @@ class ServedModel {
  public:
   struct Options {
     std::string device = "auto";
-    WeightFormat format = WeightFormat::kFloat32;
+    WeightChoice format = {};
     int64_t batch_size = 64;
   };
 

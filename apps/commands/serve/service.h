@@ -20,7 +20,7 @@ namespace tapestry {
 struct ServeArguments {
   std::vector<std::string> models = {};  ///< NAME=DIR
   ComputeArguments compute = {};
-  WeightFormat format = WeightFormat::kFloat32;
+  WeightChoice format = {};
   std::string host = "127.0.0.1";
   int port = 8080;
   std::string api_key_file = {};   ///< a key in each line, or ""

@@ -25,9 +25,9 @@ struct AnsweredText {
 class TrainedModel {
  public:
   struct Options {
-    std::string device = "auto";                    ///< for parse_device()
-    WeightFormat weights = WeightFormat::kFloat32;  ///< of the matrices
-    int64_t batch_size = 64;                        ///< lines that a thread searches at once
+    std::string device = "auto";  ///< for parse_device()
+    WeightChoice weights = {};    ///< of the matrices
+    int64_t batch_size = 64;      ///< lines that a thread searches at once
   };
 
   /// From a checkpoint or run folder. Throws Error(kData) for one that is damaged.
