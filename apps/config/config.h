@@ -51,6 +51,7 @@ struct DataOptions {
   std::vector<std::string> labels;  ///< classification: the classes; empty: those found in the data
   ImageFormat image;                ///< format of images; unset members are taken from the data
   AugmentOptions augment;           ///< of the images of `train`
+  CleaningOptions clean;            ///< of the pairs of `train`, each of whose corpora has it
 };
 
 /// The template that the options choose: that of the file, the built-in one, or the usual one where

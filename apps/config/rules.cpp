@@ -348,6 +348,8 @@ void check_alignment(Rules& rules, const Config& config) {
     report.expect(!sampled, "file",
                   "does not go with tokenizer.sampling (dropout, alpha, nbest), whose pieces "
                   "differ from epoch to epoch.");
+    report.expect(!config.variation.changes.is_on(), "file",
+                  "does not go with data.augment, which changes the words.");
   });
 }
 
@@ -406,6 +408,8 @@ void check_rules(const Config& config, const KeyReport& report) {
   rules.of("data", {},
            {{"weight", "data.train.weight"}, {"temperature", "data.sampling_temperature"}},
            [&](const OptionReport& report) { config.batch.mix.validate(report); });
+  rules.of("data.clean", {}, {},
+           [&](const OptionReport& report) { config.data.clean.validate(report); });
   check_labels(rules, config.data.labels);
   if (images) check_image(rules, config.data.image);
   check_blocks(rules, config.data, config.batch.mix, config.cuda_graphs);

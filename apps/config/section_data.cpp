@@ -443,6 +443,14 @@ void bind_data(ConfigSection& s, Config& config) {
       "behind the one before.",
       between(1, double(BlockOptions::kLongest)));
   bind_talks(s, config, kind.talks, condition);
+  s.section_if(kind.has_targets, condition, "clean",
+               "What is left out of data.train, each with its count in the log.",
+               [&](ConfigSection& c) { bind_cleaning(c, config); });
+  if (!kind.of_images()) {
+    s.section_if(kind.has_targets, condition, "augment",
+                 "How texts of data.train change in each epoch.",
+                 [&](ConfigSection& a) { bind_text_changes(a, config); });
+  }
   s.read_if(kind.has_classes, concat("with task: ", config.task->name), "labels", data.labels,
             "The classes, in the order of the model's outputs; empty: those found in the data.");
 }

@@ -56,6 +56,8 @@ void settle_talks(Config& config);
 /// The keys of images in the sections data.train, data and model.
 void bind_image_corpus(ConfigSection& s, CorpusSpec& corpus);
 void bind_image_data(ConfigSection& s, Config& config);
+void bind_cleaning(ConfigSection& s, Config& config);
+void bind_text_changes(ConfigSection& s, Config& config);
 void bind_image_model(ConfigSection& s, Config& config);
 void bind_tokenizer(ConfigSection& s, Config& config);
 void bind_masking(ConfigSection& s, Config& config);

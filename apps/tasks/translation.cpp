@@ -12,6 +12,7 @@
 #include "apps/tasks/models.h"
 #include "apps/tasks/packed_search.h"
 #include "apps/tasks/pair_kind.h"
+#include "data/corpora/shared_pairs.h"
 #include "data/scores/metrics.h"
 #include "data/scores/rouge.h"
 
@@ -114,6 +115,19 @@ void warn_of_long_targets(const ParallelCorpus& pairs, const SearchOptions& sear
       100. * static_cast<double>(targets.size()) / static_cast<double>(pairs.size()), advice));
 }
 
+// Warns if what is measured was learnt by heart.
+void warn_of_shared(const ParallelCorpus& train, const OfHeldOut<ParallelCorpus>& held_out,
+                    const Report& report) {
+  for (const HeldOut set : kHeldOut) {
+    const ParallelCorpus& pairs = held_out[set];
+    const SharedPairs shared = shared_pairs(pairs, train);
+    if (shared.count == 0) continue;
+    const auto& warn = report.warn ? report.warn : report.say;
+    warn(fmt::format("{} of {} {} pairs stand in the training data, too, such as '{}'",
+                     shared.count, pairs.size(), name_of(set), pairs.source_text[shared.first]));
+  }
+}
+
 constexpr const char* kByLength = "bleu";  // the score reported for each length
 
 void show(ValidationDetails& details, const ParallelCorpus& pairs,
@@ -213,6 +227,7 @@ struct TranslationKind : PairKind<Model> {
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
           return load_held_out(config, corpora, tokenizers, context);
         });
+    warn_of_shared(train, held_out, report);
     plans = plans_of(train, config.batch);
     model = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers),
                                                       ModelUse::kTraining);

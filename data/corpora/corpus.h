@@ -17,8 +17,9 @@
 //                   number from 0 to CorpusSpec::kLargestPairWeight
 //   unaligned       the sides of a Ding line have different numbers of "|" parts
 //   too_short       a Ding phrase has fewer than two words on a side
-//   duplicate       the same pair of Ding phrases came before
-//   weight_0        its weight in the loss is 0
+//   duplicate       the same pair of Ding phrases came before; by data.clean: the same pair, or
+//   side weight_0        its weight in the loss is 0 ratio, copy, other_script   data.clean asks
+//   for it (data/corpora/cleaning.h)
 //
 // These are errors: files of a pair with different numbers of lines, a corpus with nothing left,
 // ill-formed UTF-8 or a NUL byte in a file that is one document, a header without a column that is
@@ -36,6 +37,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/corpora/cleaning.h"
 #include "data/corpora/filter_counts.h"
 #include "data/corpora/records/record_files.h"
 #include "data/corpora/text_variation.h"
@@ -122,6 +124,7 @@ struct CorpusSpec {
   static constexpr double kLargestPairWeight = 1e6;
   /// A file with the alignment of each pair (parse_word_links()), beside source and target.
   std::string alignments;
+  CleaningOptions clean;  ///< of pairs that are learnt
 
   enum class Kind {
     kParallel,
@@ -195,7 +198,10 @@ class PairReader {
  protected:
   FilterCounts counts_;
 };
-std::unique_ptr<PairReader> open_corpus(const CorpusSpec& spec);
+/// `seen` is for several corpora in which clean.deduplicate lets nothing come twice; null: it looks
+/// at this one.
+std::unique_ptr<PairReader> open_corpus(const CorpusSpec& spec,
+                                        std::shared_ptr<SeenTexts> seen = nullptr);
 
 /// Lists of ids: a column of a table, or lists that are added one by one.
 class TokenLists {

@@ -17,7 +17,7 @@ namespace tapestry {
 namespace {
 
 // Raise it when the rules that turn text into ids change, or the file of a table.
-constexpr const char* kVersion = "7";
+constexpr const char* kVersion = "8";
 constexpr int64_t kSamples = 64;
 constexpr int64_t kSampleBytes = int64_t{1} << 20;
 
@@ -98,7 +98,7 @@ std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& sp
                messages_column, chosen, rejected, prompt_column, chosen_column, rejected_column,
                chat, ding, direction, min_words, text, documents, images, labels, squad, conll,
                range_begin, range_end, split, limit, weight, pair_weights, pair_weight_column,
-               alignments] = spec;
+               alignments, clean] = spec;
   static_cast<void>(weight);
   std::vector<std::string> files;
   for (const std::string& key : CorpusSpec::file_keys()) {
@@ -138,7 +138,13 @@ std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& sp
           {"range", concat(std::setprecision(17), range_begin, ' ', range_end)},
           {"split", split},
           {"limit", concat(limit)},
-          {"pair_weight_column", pair_weight_column}};
+          {"pair_weight_column", pair_weight_column},
+          {"max_ratio", concat(clean.max_ratio)},
+          {"deduplicate", clean.deduplicate},
+          {"drop_copies", clean.drop_copies ? "true" : "false"},
+          {"source_script", join(clean.source_script, "\n")},
+          {"target_script", join(clean.target_script, "\n")},
+          {"script_share", concat(std::setprecision(17), clean.script_share)}};
 }
 
 }  // namespace tapestry

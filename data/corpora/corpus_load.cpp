@@ -32,7 +32,7 @@ class SideLines {
     while (true) {
       if (reader_ == nullptr) {
         if (next_spec_ == specs_.size()) return false;
-        reader_ = open_corpus(specs_[next_spec_]);
+        reader_ = open_corpus(specs_[next_spec_], seen_);
         specials_ = {};
         if (const auto& chat = specs_[next_spec_++].chat; chat != nullptr) {
           for (const std::string& text : special_texts(*chat)) specials_.add(0, text);
@@ -74,6 +74,7 @@ class SideLines {
   }
 
   const std::vector<CorpusSpec>& specs_;
+  const std::shared_ptr<SeenTexts> seen_ = std::make_shared<SeenTexts>();
   const bool source_;
   const bool target_;
   ProgressMeter meter_;

@@ -162,6 +162,7 @@ CorpusFacts encode_corpora(const TableRequest& request, TableBuilder& table) {
   ProgressMeter meter(request.specs);
   CorpusFacts facts;
   int64_t bytes_before = 0, read = 0;
+  const auto seen = std::make_shared<SeenTexts>();
   for (const CorpusSpec& spec : request.specs) {
     const int64_t first = table.rows();
     FilterCounts lengths;
@@ -169,9 +170,9 @@ CorpusFacts encode_corpora(const TableRequest& request, TableBuilder& table) {
     // others.
     std::unique_ptr<PairReader> reader;
     Prefetcher<Block> blocks(
-        [&reader, &spec, ended = false]() mutable {
+        [&reader, &spec, seen, ended = false]() mutable {
           if (ended) return Block{.last = true};
-          if (reader == nullptr) reader = open_corpus(spec);
+          if (reader == nullptr) reader = open_corpus(spec, seen);
           Block block = read_block(*reader);
           ended = block.last;
           return block;

@@ -11,7 +11,8 @@ namespace tapestry {
 const char* name_of(Drop reason) {
   static constexpr const char* kNames[kDropReasons] = {
       "invalid_utf8", "nul_byte",  "missing_column", "empty",     "overlong",
-      "malformed",    "unaligned", "too_short",      "duplicate", "weight_0"};
+      "malformed",    "unaligned", "too_short",      "duplicate", "weight_0",
+      "ratio",        "copy",      "other_script"};
   return kNames[static_cast<int>(reason)];
 }
 

@@ -22,8 +22,11 @@ enum class Drop : int {
   kTooShort,
   kDuplicate,
   kNoWeight,
+  kRatio,
+  kCopy,
+  kScript,
 };
-constexpr int kDropReasons = 10;
+constexpr int kDropReasons = 13;
 /// "invalid_utf8", as in the table of data/corpora/corpus.h.
 const char* name_of(Drop reason);
 

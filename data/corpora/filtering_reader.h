@@ -4,6 +4,8 @@
 #include <xxhash.h>
 
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "data/corpora/corpus.h"
@@ -17,6 +19,9 @@ class FilteringReader : public PairReader {
  public:
   explicit FilteringReader(const CorpusSpec& spec) : spec_(spec) {}
 
+  /// Leaves out what is not clean, and among it what `seen` knows.
+  void clean(std::shared_ptr<SeenTexts> seen) { cleaning_.emplace(spec_.clean, std::move(seen)); }
+
   bool next(TextPair& pair) final {
     while (spec_.limit == 0 || counts_.kept < spec_.limit) {
       if (!fetch(pair)) return false;
@@ -26,6 +31,7 @@ class FilteringReader : public PairReader {
         ++counts_.other_split;
         continue;
       }
+      if (cleaning_ && !is_clean(pair)) continue;
       ++counts_.kept;
       return true;
     }
@@ -76,6 +82,13 @@ class FilteringReader : public PairReader {
     return true;
   }
 
+  bool is_clean(const TextPair& pair) {
+    const auto found = (*cleaning_)(pair.source, pair.target);
+    if (!found) return true;
+    drop(found->reason, found->what.empty() ? pair.place : pair.place + ": " + found->what);
+    return false;
+  }
+
   // Sums of multiples of it are exact, so that no order of adding, and no number of ranks, shows.
   static constexpr double kWeightUnit = 0x1p-20;
 
@@ -96,6 +109,8 @@ class FilteringReader : public PairReader {
     const uint64_t hundredth = XXH3_64bits(source.data(), source.size()) % 100;
     return spec_.split == (hundredth == 0 ? "test" : hundredth == 1 ? "valid" : "train");
   }
+
+  std::optional<Cleaning> cleaning_;
 };
 
 }  // namespace tapestry

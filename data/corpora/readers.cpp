@@ -285,12 +285,7 @@ class DingReader : public FilteringReader {
   std::unordered_set<uint64_t> seen_;
 };
 
-}  // namespace
-
-std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given) {
-  given.validate();
-  CorpusSpec spec = given;
-  spec.settle_columns(spec.kind());
+std::unique_ptr<PairReader> open_kind(const CorpusSpec& spec) {
   switch (spec.kind()) {
     case CorpusSpec::Kind::kParallel:
       return std::make_unique<ParallelReader>(spec);
@@ -324,6 +319,21 @@ std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given) {
       fail(ErrorKind::kConfig, "[data] expected a corpus of texts, got points ", spec.str(), '.');
   }
   return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given, std::shared_ptr<SeenTexts> seen) {
+  given.validate();
+  CorpusSpec spec = given;
+  spec.settle_columns(spec.kind());
+  std::unique_ptr<PairReader> reader = open_kind(spec);
+  if (spec.clean.is_on() && spec.has_target()) {
+    // All readers of pairs are filtering ones.
+    if (seen == nullptr) seen = std::make_shared<SeenTexts>();
+    static_cast<FilteringReader&>(*reader).clean(std::move(seen));
+  }
+  return reader;
 }
 
 }  // namespace tapestry

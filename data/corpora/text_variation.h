@@ -1,5 +1,6 @@
-// Texts that vary from epoch to epoch: sampled pieces on either side, and source tokens that become
-// unknown (word dropout), except special ones and the users' symbols.
+// Texts that vary from epoch to epoch: changed words and sampled pieces on either side, and source
+// tokens that become unknown (word dropout). Special tokens and the users' symbols stay as they
+// are, and so do the words of a text that has some.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/base/philox.h"
+#include "data/corpora/text_changes.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
@@ -16,8 +18,11 @@ namespace tapestry {
 struct VariationOptions {
   SubwordSampling source, target;
   double word_dropout = 0;  ///< the chance of a source token to become unk
+  TextChanges changes = {};
 
-  bool is_on() const { return source.is_on() || target.is_on() || word_dropout > 0; }
+  bool is_on() const {
+    return source.is_on() || target.is_on() || word_dropout > 0 || changes.is_on();
+  }
 };
 
 /// Most tokens of a side, without the frame.
@@ -34,10 +39,12 @@ class TextVariation {
                 const SideLimits& limits, uint64_t seed);
 
   /// True if lengths differ from those of the encoded texts.
-  bool changes_lengths() const { return source_.sampler != nullptr || target_.sampler != nullptr; }
+  bool changes_lengths() const {
+    return source_.sampler != nullptr || target_.sampler != nullptr || changes_.is_on();
+  }
 
-  /// Sets `varied` to the row's tokens in an epoch. A sampled text that is longer than the limit
-  /// gives way to the encoded one.
+  /// Sets `varied` to the row's tokens in an epoch. A changed or sampled text that is longer than
+  /// the limit gives way to the encoded one.
   void source(int64_t epoch, int64_t row, std::span<const int32_t> ids,
               std::vector<int32_t>& varied) const;
   void target(int64_t epoch, int64_t row, std::span<const int32_t> ids,
@@ -45,17 +52,23 @@ class TextVariation {
 
  private:
   struct Side {
+    std::shared_ptr<const Tokenizer> tokenizer;
     std::shared_ptr<const SubwordSampler> sampler;  // null: none
     uint32_t stream;
     int64_t most;
+    bool is_source;
+    std::vector<char> marks = {};  // by id, 1: it stays as it is; empty if nothing asks
   };
+  // The tokens of the changed text; none if it stays, or is too long.
+  std::vector<int32_t> changed(const Side& side, int64_t epoch, int64_t row,
+                               std::span<const int32_t> ids) const;
   void sample(const Side& side, int64_t epoch, int64_t row, std::span<const int32_t> ids,
               std::vector<int32_t>& varied) const;
 
   Side source_, target_;
   const float word_dropout_;
   const int32_t unk_;
-  std::vector<char> kept_;  // by source id, 1: word dropout never replaces it; empty without it
+  const TextChanges changes_;
   const uint64_t seed_;
 };
 

@@ -9,6 +9,7 @@
 #include "apps/commands/answers/aligner.h"
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
+#include "apps/commands/answers/prefixes.h"
 #include "apps/commands/command.h"
 #include "apps/commands/number_bounds.h"
 #include "apps/commands/pages/attention_page.h"
@@ -18,6 +19,7 @@
 #include "core/base/text.h"
 #include "core/cpu/parallel.h"
 #include "data/corpora/empty_text.h"
+#include "data/files/sentences.h"
 #include "data/files/text.h"
 #include "data/files/utf8.h"
 
@@ -35,85 +37,17 @@ struct TranslateArguments : FilterArguments {
   std::string detail = {};   ///< "" or "jsonl"
   std::string n_best_format = "lines";            ///< lines | moses
   std::optional<int64_t> max_source_length = {};  ///< tokens that a source is cut to
+  std::string split_sentences = {};  ///< the language whose sentences lines are split into, or ""
 };
 
-// The beginning of each translation: a line of a file, or the second column of the input.
-class Prefixes {
- public:
-  Prefixes(const std::string& path, bool in_column) : in_column_(in_column) {
-    if (!path.empty()) file_.emplace(path);
-  }
-
-  // Takes the prefix of the next line of the input, which loses its other columns.
-  std::string take(std::string& line) {
-    std::string prefix;
-    if (in_column_) {
-      const size_t tab = line.find('\t');
-      if (tab == std::string::npos) return "";
-      prefix = line.substr(tab + 1, line.find('\t', tab + 1) - tab - 1);
-      line.resize(tab);
-    } else if (file_ && !file_->next(prefix)) {
-      fail(ErrorKind::kData, "[translate] ", file_->path(), " has ", file_->line_number(),
-           " lines, the input has more.");
-    }
-    return prefix;
-  }
-  // Call at the end of the input.
-  void check_end() {
-    std::string line;
-    if (file_ && file_->next(line)) {
-      fail(ErrorKind::kData, "[translate] ", file_->path(),
-           " has more lines than the input, which has ", file_->line_number() - 1, '.');
-    }
-  }
-  bool any() const { return in_column_ || file_; }
-
- private:
-  bool in_column_;
-  std::optional<LineReader> file_;
-};
-
-// A search never writes an unknown token, so a forced one would leave a gap in the text.
-void check_can_be_written(const Translator& models, const std::vector<int32_t>& ids,
-                          const std::string& text, int64_t line) {
-  const Tokenizer& tokenizer = *models.tokenizers().target;
-  std::vector<int32_t> never = models.rows().banned;
-  never.push_back(models.rows().eos);
-  const auto found = std::ranges::find_first_of(ids, never);
-  if (found == ids.end()) return;
-  const PlacedText placed = placed_source(tokenizer, text);
-  const PlacedToken& token = placed.tokens.at(static_cast<size_t>(found - ids.begin()));
-  size_t begin = static_cast<size_t>(token.begin);
-  begin = std::min(text.find_first_not_of(" \t", begin), begin + text.size());
-  size_t end = begin;
-  if (begin < text.size()) next_code_point(text, end);
-  const bool unknown = *found == tokenizer.special().unk;
-  fail(ErrorKind::kData, "[translate] the prefix of line ", line,
-       " must be text that the model can write, got '", text, "': the vocabulary has no ",
-       unknown ? concat("'", text.substr(std::min(begin, text.size()), end - begin), "'")
-               : concat("text ", tokenizer.piece(*found)),
-       '.');
-}
-
-// The tokens of the prefix of a line, which the models must be able to write.
-std::vector<int32_t> prefix_tokens(const Translator& models, const std::string& text,
-                                   int64_t line) {
-  std::vector<int32_t> ids = models.tokenizers().target->encode(text);
-  check_can_be_written(models, ids, text, line);
-  const int64_t most = longest_sequence(models.models()) - 1;  // eos
-  if (std::ssize(ids) > most) {
-    fail(ErrorKind::kData, "[translate] the prefix of line ", line, " has ", ids.size(),
-         " tokens, the model writes at most ", most, '.');
-  }
-  return ids;
-}
-
-// A line of the input with its translations.
+// A line of the input, or a sentence of one, with its translations.
 struct Answer {
   std::string source;
   std::string prefix = {};
-  int64_t number = 0;   ///< of the line, from 1
-  size_t sentence = 0;  ///< its number among the sources, if it is not blank
+  std::string gap = {};   ///< what stands between it and the next sentence of the line
+  bool ends_line = true;  ///< false: another sentence of the line follows
+  int64_t number = 0;     ///< of the line, from 1
+  size_t sentence = 0;    ///< its number among the sources, if it is not blank
   bool blank = false;
   bool done = false;
   std::vector<Hypothesis> hypotheses = {};  ///< none for a blank line
@@ -186,6 +120,7 @@ class LineTranslator {
         prefixes_(arguments.prefix, arguments.prefix_column),
         aligner_(models, arguments.alignments),
         book_(arguments.attention) {
+    if (!arguments.split_sentences.empty()) splitter_.emplace(arguments.split_sentences);
     widen_for_distinct_texts(options_);
   }
 
@@ -207,10 +142,7 @@ class LineTranslator {
     Sentences sentences{.rows = models_.rows(),
                         .log_probabilities = scores_tokens() || moses(),
                         .token_log_probabilities = scores_tokens()};
-    for (const std::string& line : lines) {
-      Answer answer{.source = line};
-      answer.number = first + std::ssize(answers) + 1;
-      answer.prefix = prefixes_.take(answer.source);
+    for (Answer& answer : read(lines, first)) {
       PlacedText text = encode(answer.source);
       std::vector<int32_t> ids = text.ids();
       answer.blank = answer.done = is_empty_text(answer.source, ids);
@@ -232,16 +164,17 @@ class LineTranslator {
     }
     size_t printed = 0;
     const auto print_those_done = [&] {
-      const size_t before = printed;
+      int64_t ended = 0;
       for (; printed < answers.size() && answers[printed].done; ++printed) {
         const Answer& answer = answers[printed];
         print(answer);
+        ended += answer.ends_line ? 1 : 0;
         if (!book_.wants() || answer.blank) continue;
         book_.add(attention_page(models_, sentences.sources[answer.sentence],
                                  answer.hypotheses.at(0).tokens),
                   answer.source);
       }
-      if (printed > before) filter_.answered(static_cast<int64_t>(printed - before));
+      if (ended > 0) filter_.answered(ended);
     };
     print_those_done();  // blank ones in front
     translate(models_.models(), sentences, drawing_options(options_), arguments_.batch_size,
@@ -255,6 +188,25 @@ class LineTranslator {
     if (!aligner_.wanted()) return;
     align(sentences, placed, places, answers);
     print_those_done();
+  }
+
+  // Lines as they are, or their sentences.
+  std::vector<Answer> read(const std::vector<std::string>& lines, int64_t first) {
+    std::vector<Answer> read;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const int64_t number = first + static_cast<int64_t>(i) + 1;
+      std::vector<SentencePart> parts;
+      if (splitter_) parts = splitter_->split(lines[i]);
+      if (parts.empty()) parts.push_back({lines[i], {}});
+      for (const SentencePart& part : parts) {
+        read.push_back({.source = std::string(part.text),
+                        .gap = std::string(part.gap),
+                        .ends_line = &part == &parts.back(),
+                        .number = number});
+        read.back().prefix = prefixes_.take(read.back().source);
+      }
+    }
+    return read;
   }
 
   // With places if words are counted.
@@ -305,10 +257,11 @@ class LineTranslator {
       }
       if (arguments_.word_scores) out << word_scores_of(hypothesis, tokenizer);
       if (aligner_.inline_with_text()) out << " ||| " << pharaoh(answer.alignments[n]);
-      out << '\n';
+      out << (answer.ends_line ? "\n" : answer.gap);
     }
     for (int64_t i = 0; i < missing && fills; ++i) {
-      out << (moses() ? fmt::format("{} |||  ||| F0= 0 ||| 0", answer.number - 1) : "") << '\n';
+      out << (moses() ? fmt::format("{} |||  ||| F0= 0 ||| 0", answer.number - 1) : "")
+          << (answer.ends_line ? "\n" : answer.gap);
     }
   }
 
@@ -325,6 +278,7 @@ class LineTranslator {
   LineFilter& filter_;
   SearchOptions options_;
   Prefixes prefixes_;
+  std::optional<SentenceSplitter> splitter_;
   Aligner aligner_;
   AttentionBook book_;
   CutTranslations cut_;
@@ -377,6 +331,14 @@ void add_translate(CLI::App& app, TranslateArguments& arguments) {
       ->capture_default_str();
   add_alignments(app, arguments.alignments);
   add_attention(app, arguments);
+  auto* split = app.add_option(
+      "--split-sentences", arguments.split_sentences,
+      "the language of the input, such as en: each sentence of a line is translated by itself, and "
+      "the translations are put together again");
+  for (const char* other : {"--n-best", "--prefix", "--prefix-column", "--word-scores", "--detail",
+                            "--n-best-format", "--alignments", "--attention"}) {
+    split->excludes(app.get_option(other));
+  }
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
      {"training.lr_scheduler_type=warmup_stable_decay", "training.lr_decay_steps=9"}},
     {"translation", {"training.lr_scheduler_type=reduce_lr_on_plateau"}},
     {"translation", {"training.max_hours=1"}},
+    {"translation", {"data.clean={source_script: [Latin], target_script: [Latin]}"}},
     {"translation", {"generation={shortlist: train.src}"}},
     {"translation", {"training.optimizer={name: momentum}"}},
     {"translation", {"training.optimizer={name: rmsprop}"}},

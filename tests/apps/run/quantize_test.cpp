@@ -15,7 +15,7 @@ class QuantizeTest : public testing::Test {
     return folder_.train(task, run, overrides);
   }
   std::string translated(const std::string& run, const std::string& options) const {
-    return folder_.output(concat("translate --model ", run, " --num-beams 1 ", options),
+    return folder_.output(concat("translate --model ", run, " --beam-size 1 ", options),
                           read_file(folder_.path("valid.src")));
   }
 
@@ -59,8 +59,8 @@ TEST_F(QuantizeTest, AnswersAreThoseThatValidationsSaw) {
   for (const nlohmann::json& line : folder_.metrics("run")) {
     if (line.at("kind") == "valid") validated = line.at("nll");
   }
-  const auto evaluated = nlohmann::json::parse(
-      folder_.output("evaluate --model run/last --source valid.src --target valid.tgt --json"));
+  const auto evaluated =
+      nlohmann::json::parse(folder_.output("evaluate --model run/last --data valid --json"));
   EXPECT_NEAR(evaluated.at("nll").get<double>(), validated, 1e-5);
 }
 
