@@ -303,6 +303,9 @@ void add_recurrence(Cases& cases, Inputs& in) {
                      const Var y = gru(two, w, b, {.lengths = lengths, .initial = start});
                      return y * gru(two, w, b);
                    }});
+  const Var sx = in.draw({2, 3, 10}), sb = in.draw({5});
+  cases.push_back({"ssru", {sx, sb}, [=] { return ssru(sx, sb).out; }});
+  cases.push_back({"ssru twice", {sx}, [=] { return ssru(sx).out * ssru(2. * sx).out; }});
   const Var q = in.draw({3, 2, 7}), k = in.draw({3, 4, 7}), values = in.draw({3, 4, 5});
   const Var v = in.draw({7}), q1 = in.draw({3, 7});
   const auto both = [&](const std::string& name, std::vector<Var> inputs, auto call) {

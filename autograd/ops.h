@@ -260,6 +260,26 @@ struct GruOptions {
 /// Behind the length its states are the initial state.
 Var gru(const Var& x_gates, const Var& weight, const Var& bias, const GruOptions& options = {});
 
+struct SsruOptions {
+  /// As AttentionOptions::sequences: x is (1, N, 2D), and each sequence begins with c_0 = 0.
+  Sequences sequences = {};
+  bool keeps_states = false;  ///< SsruResult::states is wanted, tape or not
+  /// (1, N, D), or undefined, for a step of decoding: the states of earlier tokens. Sequence b goes
+  /// on from row key_rows[b][key_lengths[b] - 2], and from zeros if its key_lengths[b] is 1. Both
+  /// are as in AttentionOptions and count the token that is fed. No gradient flows then.
+  Tensor states = {};
+  Tensor key_rows = {};     ///< (B, S) int32
+  Tensor key_lengths = {};  ///< (B) int32
+};
+struct SsruResult {
+  Var out;        ///< (B, T, D): relu(c)
+  Tensor states;  ///< (B, T, D): c of each token; undefined unless it is kept
+};
+/// The Simpler Simple Recurrent Unit (Kim et al. 2019, 3.1), without its products: x (B, T, 2D) is
+/// W_f x and W x side by side, bias (D) is b_f or undefined. f_t = sigmoid(W_f x_t + b_f),
+/// c_t = f_t * c_{t-1} + (1 - f_t) * (W x_t), c_0 = 0. (ops_ssru.cpp)
+SsruResult ssru(const Var& x, const Var& bias = {}, const SsruOptions& options = {});
+
 /// Additive attention (Bahdanau et al. 2015, A.1.2) of projected queries and keys: scores v .
 /// tanh(query + key_j), masked softmax, weighted sum of the values. query (B, A) or (B, T, A), keys
 /// (B, S, A), values (B, S, E), v (A), lengths (B) int32 or undefined -> out (B, E) or (B, T, E);

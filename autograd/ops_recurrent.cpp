@@ -5,8 +5,8 @@
 #include "core/dispatch_device.h"
 #include "core/kernels/attention/additive_attention.h"
 #include "core/kernels/elementwise/elementwise.h"
-#include "core/kernels/gru.h"
 #include "core/kernels/matmul/gemm.h"
+#include "core/kernels/recurrent/gru.h"
 #include "core/kernels/reduce.h"
 
 namespace tapestry {

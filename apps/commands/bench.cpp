@@ -95,10 +95,12 @@ double step_flops(const Config& config, const BatchShape& s) {
   if (s.source == 0) {
     return 6 * b * (double(m.num_hidden_layers) * layer(target, /*causal=*/true) + classifier);
   }
+  const double decoder =
+      m.is_recurrent() ? target * (2 * d * d + ffn) : layer(target, /*causal=*/true);
   const double cross = target * d * (q + v) + source * d * kv + target * source * (q + v);
   return 6 * b *
          (double(m.encoder_layers) * layer(source, /*causal=*/false) +
-          double(m.decoder_layers) * (layer(target, /*causal=*/true) + cross) + classifier);
+          double(m.decoder_layers) * (decoder + cross) + classifier);
 }
 
 // The rate of square products on the device of the run: of float32 on a CPU, of the run's own type

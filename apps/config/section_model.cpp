@@ -340,6 +340,10 @@ void bind_model(ConfigSection& s, Config& config) {
             between(1, kMostLayers));
   s.read_if(both, with_task, "decoder_layers", model.decoder_layers, "Layers of the decoder.",
             between(1, kMostLayers));
+  s.read_choice_if(
+      config.model_type == ModelType::kEncoderDecoder, with_type, "decoder_self_attention",
+      model.decoder_self_attention, named(enumerators<DecoderSelfAttention>()),
+      "How a layer knows the text so far: by attention, or by a cheaper state (Marian's ssru).");
   s.read_if(!both && wide, wide ? with_task : with_type, "num_hidden_layers",
             model.num_hidden_layers, "Layers of a model that is one stack.",
             between(1, kMostLayers));

@@ -46,6 +46,11 @@ void add_alignments(Cases& cases, const Inputs& in) {
   options.alignment_layer = 1;
   cases.push_back(aligned_case(in, "EncoderDecoder, guided alignment", options));
   cases.push_back(both_passes_case(in, options));
+  ModelOptions recurrent = options;
+  recurrent.decoder_self_attention = DecoderSelfAttention::kSsru;
+  recurrent.alignment_layer = 2;
+  recurrent.recompute = true;
+  cases.push_back(aligned_case(in, "EncoderDecoder, SSRU, guided, recomputed", recurrent));
   ModelOptions grouped = pre_norm_options();
   grouped.alignment_layer = 2;
   grouped.attention_softcap = 0.8;

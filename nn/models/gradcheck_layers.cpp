@@ -154,6 +154,11 @@ void add_attention_layers(Cases& cases, const Inputs& in) {
       }));
   cases.push_back(layer_case<CrossAttention>(in, "CrossAttention", attention, {x, memory},
                                              [=](const auto& f) { return f(x, memory, lengths); }));
+  for (const bool bias : {true, false}) {
+    cases.push_back(layer_case<Ssru>(in, bias ? "Ssru" : "Ssru, no bias",
+                                     Ssru::Options{.hidden_size = 8, .bias = bias}, {x},
+                                     [=](const Ssru& f) { return f(x, {}, /*causal=*/true); }));
+  }
   MultiHeadAttention::Options narrow = grouped;
   narrow.value_head_size = 3;
   narrow.window = 2;
@@ -186,6 +191,13 @@ void add_blocks(Cases& cases, const Inputs& in) {
     cases.push_back(layer_case<DecoderLayer>(in, concat("DecoderLayer, ", name), options,
                                              {x, memory},
                                              [=](const auto& f) { return f(x, memory, lengths); }));
+  }
+  for (ModelOptions recurrent : {post, pre}) {
+    recurrent.decoder_self_attention = DecoderSelfAttention::kSsru;
+    const bool is_post = recurrent.norm_position == NormPosition::kPost;
+    cases.push_back(layer_case<DecoderLayer>(
+        in, concat("DecoderLayer, ", is_post ? "post" : "pre", "-norm, SSRU"), recurrent,
+        {x, memory}, [=](const auto& f) { return f(x, memory, lengths); }));
   }
   // Without biases: a batch norm cancels the bias of the layer before it.
   for (ModelOptions options : {post, pre}) {

@@ -1,11 +1,21 @@
 #include "nn/models/layer_attention.h"
 
 namespace tapestry {
+namespace {
 
-LayerAttention::LayerAttention(const ModelOptions& o, int64_t branches, const ParamScope& scope)
-    : kind((o.validate(),
-            o.kv_latent_size > 0
-                ? decltype(kind)(LatentAttention(latent_attention_options(o, branches), scope))
-                : decltype(kind)(SelfAttention(attention_options(o, branches), scope)))) {}
+using Kind = decltype(LayerAttention::kind);
+
+Kind make(const ModelOptions& o, int64_t branches, const ParamScope& scope) {
+  o.validate();
+  if (o.is_recurrent()) return Ssru(ssru_options(o), scope);
+  if (o.kv_latent_size > 0) return LatentAttention(latent_attention_options(o, branches), scope);
+  return SelfAttention(attention_options(o, branches), scope);
+}
+
+}  // namespace
+
+LayerAttention::LayerAttention(const ModelOptions& options, int64_t branches,
+                               const ParamScope& scope)
+    : kind(make(options, branches, scope)) {}
 
 }  // namespace tapestry

@@ -8,7 +8,8 @@
 
 namespace tapestry {
 
-/// A layer's self-attention: latent if the options give a kv_latent_size, else multi-head.
+/// A layer's self-attention: latent if the options give a kv_latent_size, a recurrence in its place
+/// if they say so, else multi-head.
 struct LayerAttention {
   LayerAttention(const ModelOptions& options, int64_t branches, const ParamScope& scope);
 
@@ -23,7 +24,7 @@ struct LayerAttention {
     return std::visit([&](const auto& f) { return f.step(x, cache, step, context); }, kind);
   }
 
-  std::variant<SelfAttention, LatentAttention> kind;
+  std::variant<SelfAttention, LatentAttention, Ssru> kind;
 };
 
 /// A layer of a stack, f() -> Var, with its activations kept or, on request, computed again.

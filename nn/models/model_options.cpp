@@ -89,12 +89,35 @@ void validate_norms(const ModelOptions& o, const OptionReport& report) {
                 "must be false with norm batchnorm.");
 }
 
+// What the decoder would not have, or could not learn with.
+void validate_recurrence(const ModelOptions& o, const OptionReport& report) {
+  if (!o.is_recurrent()) return;
+  const std::string with =
+      concat("with decoder_self_attention: ", name_of(o.decoder_self_attention));
+  const PositionEmbedding positions = o.position_embedding;
+  report.expect(
+      positions == PositionEmbedding::kSinusoidal || positions == PositionEmbedding::kFairseq ||
+          positions == PositionEmbedding::kLearned || positions == PositionEmbedding::kNone,
+      "position_embedding", "must be sinusoidal, sinusoidal_fairseq, learned or none ", with,
+      ", which has no scores that could tell positions.");
+  report.expect(o.attention_window == 0, "attention_window", "must be 0 ", with, ", got ",
+                o.attention_window, '.');
+  report.expect(o.layer_types.empty(), "layer_types", "must be empty ", with, '.');
+  report.expect(o.kv_latent_size == 0, "kv_latent_size", "must be 0 ", with, ", got ",
+                o.kv_latent_size, '.');
+  report.expect(!o.prefix_lm, "prefix_lm", "must be false ", with,
+                ", which reads from left to right.");
+  report.expect(!o.zero_branches, "zero_branches", "must be false ", with,
+                ": behind its relu zeros would stay zeros.");
+}
+
 }  // namespace
 
 void ModelOptions::validate(const OptionReport& report) const {
   validate_initializer(*this, report);
   validate_layers(*this, report);
   validate_norms(*this, report);
+  validate_recurrence(*this, report);
   if (kv_latent_size > 0) {
     report.expect(num_key_value_heads == 0 || num_key_value_heads == num_attention_heads,
                   "num_key_value_heads",
@@ -203,9 +226,14 @@ LatentAttention::Options latent_attention_options(const ModelOptions& o, int64_t
           .rope_layout = o.rope_layout};
 }
 
+Ssru::Options ssru_options(const ModelOptions& o) {
+  return {.hidden_size = o.hidden_size, .bias = o.bias, .init = matrix_init(o)};
+}
+
 int64_t cache_bytes_per_token(const ModelOptions& o, DType dtype) {
-  const int64_t width = o.kv_latent_size > 0 ? latent_attention_options(o, 1).cache_width()
-                                             : attention_options(o, 1).kv_width();
+  const int64_t width = o.is_recurrent()       ? o.hidden_size
+                        : o.kv_latent_size > 0 ? latent_attention_options(o, 1).cache_width()
+                                               : attention_options(o, 1).kv_width();
   return width * size_of(dtype);
 }
 

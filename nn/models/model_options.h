@@ -7,6 +7,7 @@
 
 #include "nn/attention/attention_pooling.h"
 #include "nn/attention/latent_attention.h"
+#include "nn/attention/ssru.h"
 
 namespace tapestry {
 
@@ -29,6 +30,19 @@ constexpr const char* name_of(LayerType type) {
       return "window";
     case LayerType::kNope:
       return "nope";
+  }
+  return nullptr;
+}
+
+/// What an encoder-decoder's decoder has in the place of self-attention: itself, or the recurrence
+/// of nn/attention/ssru.h, whose steps cost the same however long the text is.
+enum class DecoderSelfAttention { kAttention, kSsru };
+constexpr const char* name_of(DecoderSelfAttention kind) {
+  switch (kind) {
+    case DecoderSelfAttention::kAttention:
+      return "attention";
+    case DecoderSelfAttention::kSsru:
+      return "ssru";
   }
   return nullptr;
 }
@@ -61,6 +75,7 @@ struct ModelOptions {
   int64_t kv_latent_size = 0;
   int64_t q_latent_size = 0;   ///< latent size of its queries; 0: they come from the input
   int64_t rope_head_size = 0;  ///< R, its rotary part under rope; 0: half of K
+  DecoderSelfAttention decoder_self_attention = DecoderSelfAttention::kAttention;
   int64_t encoder_layers = 3;  ///< of an encoder-decoder, like decoder_layers
   int64_t decoder_layers = 3;
   int64_t num_hidden_layers = 4;  ///< of an encoder-only or decoder-only model
@@ -153,6 +168,7 @@ struct ModelOptions {
     return attention_bias == AttentionBias::kAsOthers ? bias
                                                       : attention_bias == AttentionBias::kAll;
   }
+  bool is_recurrent() const { return decoder_self_attention == DecoderSelfAttention::kSsru; }
   bool has_final_norm() const { return final_norm.value_or(norm_position != NormPosition::kPost); }
   /// The options of layer `i` of a stack, with its own window, positions and first norm.
   ModelOptions of_layer(int64_t i) const;
@@ -170,13 +186,15 @@ MatrixInit matrix_init(const ModelOptions& options);
 /// The options of each layer. `branches`: sub-layers that add to the layer's residual stream.
 MultiHeadAttention::Options attention_options(const ModelOptions& options, int64_t branches);
 LatentAttention::Options latent_attention_options(const ModelOptions& options, int64_t branches);
+Ssru::Options ssru_options(const ModelOptions& options);
 FeedForward::Options feed_forward_options(const ModelOptions& options, int64_t branches);
 Norm::Options norm_options(const ModelOptions& options);
 Residual::Options residual_options(const ModelOptions& options);
 /// That of a layer's first sub-layer.
 Residual::Options first_residual_options(const ModelOptions& options);
 
-/// Cache bytes of one token in the self-attention of one layer: 2G * K numbers, or C + R.
+/// Cache bytes of one token in the self-attention of one layer: 2G * K numbers, or C + R, or D of a
+/// recurrence.
 int64_t cache_bytes_per_token(const ModelOptions& options, DType dtype);
 
 }  // namespace tapestry

@@ -46,6 +46,7 @@ namespace {
 
 ModelOptions encoder_options(ModelOptions options) {
   options.num_hidden_layers = options.encoder_layers;
+  options.decoder_self_attention = DecoderSelfAttention::kAttention;
   return options;
 }
 

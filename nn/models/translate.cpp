@@ -209,7 +209,7 @@ Var pair_logits(const PairModel& model, const PairInput& input) {
 }
 
 Tensor source_attention(const PairModel& model, const PairInput& input, int64_t layer) {
-  // Each layer of the decoder records its self-attention, then its cross-attention.
+  // Each layer of the decoder records its self-attention, if it has one, then its cross-attention.
   const auto* transformer = std::get_if<const EncoderDecoder*>(&model);
   const int64_t layers = transformer ? (*transformer)->options.decoder_layers : 1;
   if (layer < 0 || layer > layers) {
@@ -230,7 +230,8 @@ Tensor source_attention(const PairModel& model, const PairInput& input, int64_t 
         const Var memory = m->encode(input.source, input.lengths);
         AttentionRecorder recorder;
         m->decode(input.target_in, memory, input.lengths);
-        const int64_t index = transformer ? 2 * layer - 1 : 0;
+        const bool attends = transformer && !(*transformer)->options.is_recurrent();
+        const int64_t index = transformer ? (attends ? 2 * layer - 1 : layer - 1) : 0;
         const Tensor& weights = recorder.maps().at(static_cast<size_t>(index)).weights;
         const Var all(weights.to(Device{}).to(DType::kFloat64));
         return mean(first_head ? slice(all, 1, 0, 1) : all, 1).value();

@@ -41,7 +41,7 @@ Tensor values(const Shape& shape);
 Tensor ids(int64_t n, int64_t bound);
 
 Table product_rows(const ModelShape& model);    ///< gemm, linear, linear_cross_entropy
-Table attention_rows(const ModelShape& model);  ///< attention, rope, additive attention, gru
+Table attention_rows(const ModelShape& model);  ///< attention, rope, additive attention, gru, ssru
 Table row_wise_rows(const ModelShape& model);   ///< norm, embedding, softmax, cross_entropy, ...
 Table packed_rows();                            ///< dense layers of few rows, plain and packed
 Table attention_length_rows();                  ///< attention at equal tokens, 512 to 16384 long

@@ -4,7 +4,8 @@
 #include "core/kernels/attention/additive_attention.h"
 #include "core/kernels/attention/attention.h"
 #include "core/kernels/attention/rope.h"
-#include "core/kernels/gru.h"
+#include "core/kernels/recurrent/gru.h"
+#include "core/kernels/recurrent/ssru.h"
 #include "tests/bench/rows.h"
 
 namespace tapestry::bench {
@@ -171,6 +172,34 @@ Row gru_backward_row(const std::string& name, int64_t batch, int64_t d) {
           }};
 }
 
+// A whole batch.
+Row ssru_forward_row(const std::string& name, const ModelShape& m) {
+  const int64_t n = m.rows(), d = m.hidden;
+  return {name, 12.0 * n * d, 4.0 * 4 * n * d, [=] {
+            const Tensor x = values({n, 2 * d}), bias = values({d});
+            const Tensor states = values({n, d}), out = values({n, d});
+            return [=] {
+              kernels::ssru(Cpu{}, {.sequences = m.batch, .steps = m.length, .size = d},
+                            SsruForward<float>{data(x), data(bias), {}, data(states), data(out)});
+            };
+          }};
+}
+
+Row ssru_backward_row(const std::string& name, const ModelShape& m) {
+  const int64_t n = m.rows(), d = m.hidden;
+  return {name, 22.0 * n * d, 4.0 * 6 * n * d, [=] {
+            const Tensor x = values({n, 2 * d}), bias = values({d}), dx = values({n, 2 * d});
+            const Tensor states = values({n, d}), d_out = values({n, d});
+            const Tensor d_bias = values({m.batch, d});
+            return [=] {
+              kernels::ssru_backward(
+                  Cpu{}, {.sequences = m.batch, .steps = m.length, .size = d},
+                  SsruBackward<float>{data(x), data(bias), data(states), data(d_out), data(dx),
+                                      Write::kSet, data(d_bias)});
+            };
+          }};
+}
+
 }  // namespace
 
 Table attention_rows(const ModelShape& m) {
@@ -182,7 +211,9 @@ Table attention_rows(const ModelShape& m) {
           additive_forward_row(name("additive_attention/forward"), m),
           additive_backward_row(name("additive_attention/backward"), m),
           gru_forward_row(name("gru_step/forward"), m.batch, m.hidden),
-          gru_backward_row(name("gru_step/backward"), m.batch, m.hidden)};
+          gru_backward_row(name("gru_step/backward"), m.batch, m.hidden),
+          ssru_forward_row(name("ssru/forward"), m),
+          ssru_backward_row(name("ssru/backward"), m)};
 }
 
 Table attention_length_rows() {

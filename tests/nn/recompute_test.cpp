@@ -62,11 +62,12 @@ void expect_same_bits(const Trained& a, const Trained& b) {
 class RecomputeTest : public testing::TestWithParam<DType> {};
 
 TEST_P(RecomputeTest, EncoderDecodersTrainToTheSameBits) {
-  ModelOptions latent = test::post_norm_options(), batch_norm = latent;
+  ModelOptions latent = test::post_norm_options(), batch_norm = latent, recurrent = latent;
   latent.kv_latent_size = 6;
+  recurrent.decoder_self_attention = DecoderSelfAttention::kSsru;
   batch_norm.norm = NormKind::kBatch;
   for (const ModelOptions& options :
-       {test::post_norm_options(), test::pre_norm_options(), latent, batch_norm}) {
+       {test::post_norm_options(), test::pre_norm_options(), latent, batch_norm, recurrent}) {
     expect_same_bits(train_translation(with_dropout(options), false, GetParam()),
                      train_translation(with_dropout(options), true, GetParam()));
   }

@@ -61,7 +61,9 @@ void take_all(const EncoderDecoder& model, Maps maps) {
     maps.take(concat("encoder layer ", i, ", self-attention"), kSource, kSource);
   }
   for (int64_t i = 1; i <= model.options.decoder_layers; ++i) {
-    maps.take(concat("decoder layer ", i, ", self-attention"), kTarget, kTarget);
+    if (!model.options.is_recurrent()) {
+      maps.take(concat("decoder layer ", i, ", self-attention"), kTarget, kTarget);
+    }
     maps.take(concat("decoder layer ", i, ", cross-attention"), kTarget, kSource);
   }
 }

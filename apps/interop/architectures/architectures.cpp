@@ -43,6 +43,7 @@ constexpr OffOption kOff[] = {
     {"attention_dropout", "0"},
     {"activation_dropout", "0"},
     {"kv_latent_size", "0"},
+    {"decoder_self_attention", "attention"},
     {"num_key_value_heads", "0"},
     {"head_size", "0"},
     {"value_head_size", "0"},

@@ -34,6 +34,19 @@ const Misfit kMisfits[] = {
     {"LanguageOfAFreshTokenizer", "translation", "generation.target_language=deu_Latn",
      "'generation.target_language' needs a tokenizer that has languages, from init_from or "
      "tokenizer.path, got 'deu_Latn'."},
+    {"RecurrenceOfOneStack", "clm", "model.decoder_self_attention=ssru",
+     "'model.decoder_self_attention' has no effect with type: decoder."},
+    {"RecurrenceWithLatents", "translation",
+     "model={decoder_self_attention: ssru, kv_latent_size: 8}",
+     "'model.kv_latent_size' must be 0 with decoder_self_attention: ssru, got 8."},
+    {"RecurrenceThatStaysZero", "translation",
+     "model={decoder_self_attention: ssru, zero_branches: true}",
+     "'model.zero_branches' must be false with decoder_self_attention: ssru: behind its relu zeros "
+     "would stay zeros."},
+    {"RecurrenceWithoutPlacesToAdd", "translation",
+     "model={decoder_self_attention: ssru, position_embedding: alibi}",
+     "'model.position_embedding' must be sinusoidal, sinusoidal_fairseq, learned or none with "
+     "decoder_self_attention: ssru, which has no scores that could tell positions."},
     {"UnknownLayerType", "clm", "model.layer_types=[full, windw]",
      "'model.layer_types': expected full, window or nope, got 'windw'."},
     {"LayersWithoutPositionsAmongAbsoluteOnes", "clm", "model.layer_types=[full, nope]",

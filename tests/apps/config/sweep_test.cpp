@@ -35,6 +35,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"translation", {"training.optimizer={name: rmsprop}"}},
     {"translation", {"training.optimizer={name: adadelta}"}},
     {"translation", {"training.optimizer={name: muon}"}},
+    {"translation", {"model.decoder_self_attention=ssru"}},
     {"translation", {"data.train={tsv: train.tsv}", "data.max_length=64"}},
     {"translation", {"data.train={ding: train.ding}"}},
     {"translation",

@@ -9,6 +9,7 @@
 
 #include "apps/interop/ctranslate2.h"
 #include "apps/interop/gguf/gguf.h"
+#include "apps/interop/huggingface_export.h"
 #include "apps/interop/huggingface_import.h"
 #include "data/files/files.h"
 #include "tests/paths.h"
@@ -183,6 +184,15 @@ TEST(OtherFormats, RefuseWhatTheyCannotCompute) {
         << one.name;
     EXPECT_EQ(ctranslate2.empty(), one.ctranslate2 == nullptr) << one.name << ctranslate2;
   }
+}
+
+TEST(OtherFormats, RefuseADecoderWithARecurrence) {
+  ModelFiles files = imported_files("marian");
+  files.config.model.decoder_self_attention = DecoderSelfAttention::kSsru;
+  EXPECT_THAT(error_of([&] { ctranslate2_files(files); }),
+              HasSubstr("model.decoder_self_attention: ssru"));
+  EXPECT_THAT(error_of([&] { huggingface_files(files, "marian"); }),
+              HasSubstr("model.decoder_self_attention: ssru has no place in marian"));
 }
 
 TEST(CTranslate2, SaysWhatDoesNotFit) {

@@ -43,6 +43,7 @@ TEST_F(CudaMemoryPlanTest, KnowsTheActivationsToTheByte) {
       {"translation", {"training.recompute=true"}},
       {"translation", {"dtype=bfloat16"}},
       {"translation", {"model.position_embedding=relative"}},
+      {"translation", {"model.decoder_self_attention=ssru"}},
       {"clm", {"model.position_embedding=rope", "model.kv_latent_size=8"}},
       {"prompts", {}},
       {"mlm", {}},

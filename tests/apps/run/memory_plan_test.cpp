@@ -50,6 +50,7 @@ TEST_F(MemoryPlanTest, KnowsTheActivationsToTheByte) {
       {"translation", {"model.norm=rmsnorm", "model.hidden_act=swiglu"}},
       {"translation", {"model.position_embedding=alibi", "model.norm_position=pre"}},
       {"translation", {"model.position_embedding=relative"}},
+      {"translation", {"model.decoder_self_attention=ssru"}},
       {"translation", {"training.guided_alignment.file=/dev/null"}},
       {"clm", {}},
       {"clm", {"model.position_embedding=rope", "model.kv_latent_size=8"}},

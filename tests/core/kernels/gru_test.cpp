@@ -1,4 +1,4 @@
-#include "core/kernels/gru.h"
+#include "core/kernels/recurrent/gru.h"
 
 #include "tests/core/kernels/kernel_testing.h"
 

@@ -228,6 +228,11 @@ ModelOptions positions_options(PositionEmbedding positions) {
   return options;
 }
 
+ModelOptions recurrent_options(ModelOptions options) {
+  options.decoder_self_attention = DecoderSelfAttention::kSsru;
+  return options;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Variants, CachedDecoding,
     ::testing::Values(
@@ -244,6 +249,10 @@ INSTANTIATE_TEST_SUITE_P(
         CachedVariant{"alibi_float64", positions_options(PositionEmbedding::kAlibi),
                       DType::kFloat64, 1e-10},
         CachedVariant{"relative_float32", positions_options(PositionEmbedding::kRelative),
+                      DType::kFloat32, 1e-5},
+        CachedVariant{"ssru_float64", recurrent_options(test::post_norm_options()), DType::kFloat64,
+                      1e-10},
+        CachedVariant{"ssru_pre_norm_float32", recurrent_options(test::pre_norm_options()),
                       DType::kFloat32, 1e-5},
         CachedVariant{"multi_query_float64", multi_query_options(), DType::kFloat64, 1e-10},
         CachedVariant{"latent_float64", cached_latent_options(), DType::kFloat64, 1e-10},

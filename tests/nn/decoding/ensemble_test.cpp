@@ -289,6 +289,30 @@ TEST(SourceAttention, IsTheMeanOverTheHeadsOfALayer) {
   }
 }
 
+// Its decoder has no self-attention whose weights would be recorded in between.
+TEST(SourceAttention, OfADecoderWithARecurrence) {
+  ModelOptions options = post_norm_options();
+  options.decoder_self_attention = DecoderSelfAttention::kSsru;
+  options.decoder_layers = 3;
+  const SmallModel built(options);
+  const auto batch = batch_of({5, 3}, {4, 2}, 5, 5);
+  const PairInput input{batch.source, batch.source_lengths, batch.target_in};
+  std::vector<Tensor> expected;
+  {
+    AttentionRecorder recorder;
+    pair_logits(&built.model, input);
+    ASSERT_EQ(std::ssize(recorder.maps()), options.encoder_layers + options.decoder_layers);
+    for (int64_t i = 0; i < options.decoder_layers; ++i) {
+      const Tensor& weights = recorder.maps()[size_t(options.encoder_layers + i)].weights;
+      expected.push_back(mean(Var(weights), 1).value());
+    }
+  }
+  for (const int64_t layer : {1, 2, 3}) {
+    EXPECT_LT(distance(source_attention(&built.model, input, layer), expected[size_t(layer - 1)]),
+              1e-12);
+  }
+}
+
 TEST(SourceAttention, OfARecurrentModelIsThatOfItsSteps) {
   ModelOptions options = post_norm_options();
   const SmallModelOf<RnnAttention> built(options);

@@ -72,7 +72,9 @@ void expect_packed_like_plain(Make make, Logits logits) {
 }
 
 TEST(PackedWeights, EncoderDecoders) {
-  for (const ModelOptions& options : {post_norm_options(), pre_norm_options()}) {
+  ModelOptions recurrent = post_norm_options();
+  recurrent.decoder_self_attention = DecoderSelfAttention::kSsru;
+  for (const ModelOptions& options : {post_norm_options(), pre_norm_options(), recurrent}) {
     expect_packed_like_plain([&] { return std::make_unique<SmallModel>(options, DType::kFloat32); },
                              pair_logits_of<EncoderDecoder>);
   }

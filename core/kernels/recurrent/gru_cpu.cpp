@@ -1,10 +1,10 @@
-#include "core/kernels/gru.h"
+#include "core/kernels/recurrent/gru.h"
 
 #include "core/cpu/parallel.h"
 #include "core/kernels/cpu/simd_select.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/kernels/gru_cpu.cpp"
+#define HWY_TARGET_INCLUDE "core/kernels/recurrent/gru_cpu.cpp"
 #include "hwy/foreach_target.h"
 
 #include "core/kernels/cpu/simd-inl.h"

@@ -2,7 +2,7 @@
 // many loads as possible run at once.
 #include "core/kernels/cuda/common.cuh"
 #include "core/kernels/elementwise/unary_functors.h"
-#include "core/kernels/gru.h"
+#include "core/kernels/recurrent/gru.h"
 
 namespace tapestry {
 namespace {
