@@ -24,9 +24,11 @@ double bytes_of(WeightFormat format) {
   return 4;
 }
 
-std::shared_ptr<const ModelFacts> facts_of(const std::string& path, WeightFormat format) {
+std::shared_ptr<const ModelFacts> facts_of(const std::string& path, const WeightChoice& choice) {
   const ModelFiles files = read_model_files(path);
   check_served(files.config, path);
+  const WeightFormat format =
+      choice.format.value_or(files.config.training.quantize.value_or(WeightFormat::kFloat32));
   double numbers = 0;
   for (const StoredTensor& tensor : files.tensors.tensors()) {
     numbers += static_cast<double>(tensor.shape.numel());
