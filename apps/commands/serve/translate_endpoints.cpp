@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/commands/answers/aligner.h"
 #include "apps/commands/serve/endpoints.h"
 #include "apps/commands/serve/http_error.h"
 #include "apps/commands/serve/languages.h"
+#include "apps/tasks/answers/result_alignments.h"
 #include "data/corpora/empty_text.h"
 
 namespace tapestry {
@@ -20,8 +20,6 @@ Json json_of(const DetectedLanguage& language) {
 // A list for each line: the words of the source and of the best translation that belong together.
 Json alignments_of(ServedModel& model, const std::vector<std::string>& lines,
                    const std::vector<std::vector<Hypothesis>>& found, const CallEnd& end) {
-  const AlignmentArguments inline_words{.file = "-"};
-  const Aligner aligner(model.pairs(), inline_words);
   std::vector<std::vector<int32_t>> sources;
   std::vector<PlacedText> places;
   std::vector<std::vector<Hypothesis>> best;
@@ -36,7 +34,9 @@ Json alignments_of(ServedModel& model, const std::vector<std::string>& lines,
   Json list = std::vector<Json>(lines.size(), Json::array());
   if (sources.empty()) return list;
   const Turns::Turn turn(model.computing(), end);
-  const auto alignments = aligner.align(sources, places, best, model.batch_size());
+  const auto alignments = align_results(
+      model.pairs(),
+      {.sources = sources, .places = &places, .results = best, .batch_size = model.batch_size()});
   for (size_t i = 0; i < of_lines.size(); ++i) list[of_lines[i]] = alignments[i].at(0);
   return list;
 }
