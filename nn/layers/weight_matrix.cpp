@@ -227,11 +227,11 @@ WeightMatrix WeightMatrix::rows(std::span<const int32_t> rows) const {
 
 Var WeightMatrix::look_up(const Tensor& ids, const Var& positions,
                           const EmbeddingOptions& options) const {
-  if (state_->var.defined() && state_->learns_for) {
+  if (state_->var.defined()) {
+    if (!state_->learns_for) return embedding(ids, var(), positions, options);
     const Var rows = reshape(embedding(ids, var()), {ids.numel(), value().shape()[1]});
     return embedding(places_of(ids), rounded(rows, *state_->learns_for), positions, options);
   }
-  if (state_->var.defined()) return embedding(ids, var(), positions, options);
   if (state_->frozen) {
     const FrozenMatrix& w = *state_->frozen;
     const Tensor rows = Tensor::empty({ids.numel(), w.cols()}, dtype());

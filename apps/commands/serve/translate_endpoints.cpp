@@ -28,6 +28,8 @@ Json alignments_of(ServedModel& model, const std::vector<std::string>& lines,
     if (found[i].empty()) continue;
     places.push_back(placed_source(*model.pairs().tokenizers().source, lines[i]));
     sources.push_back(places.back().ids());
+    model.pairs().cut_source(sources.back(), static_cast<int64_t>(i) + 1);  // as the search did
+    places.back().tokens.resize(sources.back().size());
     best.push_back({found[i][0]});
     of_lines.push_back(i);
   }
