@@ -47,6 +47,7 @@ struct Answer {
   std::string gap = {};   ///< what stands between it and the next sentence of the line
   bool ends_line = true;  ///< false: another sentence of the line follows
   int64_t number = 0;     ///< of the line, from 1
+  int64_t draws = 0;      ///< its stream of draws: its number among all of the input, from 0
   size_t sentence = 0;    ///< its number among the sources, if it is not blank
   bool blank = false;
   bool done = false;
@@ -153,7 +154,7 @@ class LineTranslator {
         models_.cut_source(ids, answer.number);
         text.tokens.resize(ids.size());
         sentences.sources.push_back(std::move(ids));
-        sentences.numbers.push_back(answer.number - 1);
+        sentences.numbers.push_back(answer.draws);
         if (aligner_.counts_words()) placed.push_back(std::move(text));
         if (prefixes_.any()) {
           sentences.prefixes.push_back(prefix_tokens(models_, answer.prefix, answer.number));
@@ -202,7 +203,8 @@ class LineTranslator {
         read.push_back({.source = std::string(part.text),
                         .gap = std::string(part.gap),
                         .ends_line = &part == &parts.back(),
-                        .number = number});
+                        .number = number,
+                        .draws = sentences_++});
         read.back().prefix = prefixes_.take(read.back().source);
       }
     }
@@ -279,6 +281,7 @@ class LineTranslator {
   SearchOptions options_;
   Prefixes prefixes_;
   std::optional<SentenceSplitter> splitter_;
+  int64_t sentences_ = 0;  // read so far; without a splitter lines
   Aligner aligner_;
   AttentionBook book_;
   CutTranslations cut_;

@@ -23,6 +23,13 @@ TEST(SplitSentences, AreTranslatedByThemselvesAndPutTogetherAgain) {
   // Lines of one sentence are as without it, one at a time or together.
   EXPECT_EQ(folder.output("translate --model run --split-sentences de --batch-size 1", lines),
             apart);
+  // Equal sentences of a line have draws of their own, which are those of as many lines.
+  const std::string draw = "translate --model run --do-sample --seed 3";
+  std::string drawn = folder.output(draw, "ba ce di!\nba ce di!\nba ce di!\n");
+  std::ranges::replace(drawn, '\n', ' ');
+  drawn.back() = '\n';
+  EXPECT_EQ(folder.output(draw + " --split-sentences en", "ba ce di! ba ce di! ba ce di!\n"),
+            drawn);
   const auto refused = folder.run("translate --model run --split-sentences xq", "ba\n");
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr("expected a code of a language such as en or de, got 'xq'"));
