@@ -14,6 +14,7 @@
 #include "apps/commands/padded.h"
 #include "apps/tasks/answers/alignment_error.h"
 #include "apps/tasks/evaluation.h"
+#include "apps/tasks/prompts/prompt_answering.h"
 #include "apps/tasks/task.h"
 #include "core/base/text.h"
 #include "core/cpu/parallel.h"
@@ -40,6 +41,7 @@ struct EvaluateArguments {
   // Of a text in blocks; 0: as the config says.
   int64_t block_size = 0;
   int64_t stride = 0;
+  std::string judge = {};      ///< command that judges answers; "": none
   std::string alignment = {};  ///< gold of the words of source and target; "": not measured
   int64_t alignment_layer = 0;
   SearchArguments languages = {};
@@ -253,6 +255,22 @@ Evaluation measure_alignment(const EvaluateArguments& arguments,
   return evaluate_alignment(translator, corpus, arguments.alignment_layer, kSentences);
 }
 
+Evaluation measure(const EvaluateArguments& arguments, ModelFiles files,
+                   const std::vector<CorpusSpec>& corpora) {
+  const std::string& device = arguments.compute.device;
+  if (!arguments.alignment.empty()) return measure_alignment(arguments, corpora);
+  if (arguments.judge.empty()) return evaluate_on(std::move(files), device, corpora);
+  for (const CorpusSpec& corpus : corpora) {
+    const ExampleKind& kind = examples_of(*files.config.task, &corpus, files.config.data.rows);
+    if (files.config.task->can(kContinuesText) && kind.prompted) continue;
+    fail(ErrorKind::kConfig,
+         "[evaluate --judge] expected a causal model and records with the keys prompt and answer, "
+         "got ",
+         files.config.task->name, " on ", kind.name, " in ", corpus.str(), '.');
+  }
+  return evaluate_judged(std::move(files), device, corpora, arguments.judge);
+}
+
 int evaluate_model(const EvaluateArguments& arguments) {
   ModelFiles files = read_model_files(arguments.model);
   check_model(arguments, files);
@@ -260,9 +278,7 @@ int evaluate_model(const EvaluateArguments& arguments) {
   files.config.languages =
       override_languages(files.config.languages, arguments.languages.overrides);
   set_blocks(arguments, files.folder, files.config);
-  const Evaluation result = arguments.alignment.empty()
-                                ? evaluate_on(std::move(files), arguments.compute.device, corpora)
-                                : measure_alignment(arguments, corpora);
+  const Evaluation result = measure(arguments, std::move(files), corpora);
   if (arguments.json) {
     std::cout << json_of(result).dump() << '\n';
   } else {
@@ -315,6 +331,13 @@ void add_evaluate(CLI::App& app, EvaluateArguments& arguments) {
                  "but one")
       ->check(number<int64_t>(at_least(0)))
       ->needs(alignment);
+  app.add_option(
+         "--judge", arguments.judge,
+         "command of the shell that judges the answers to prompts: it reads a line "
+         "{\"prompt\": ..., \"reference\": ..., \"answer\": ...} for each and writes a line "
+         "with a number from 0 to 1, true or false")
+      ->needs(model)
+      ->excludes(alignment);
   app.add_flag("--json", arguments.json, "one JSON object");
   arguments.translations.hypothesis->excludes(model);
   auto* images = app.add_option("--images", arguments.images, "short for --data images=FILE");

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "core/base/error.h"
 #include "nn/decoding/decoding.h"
@@ -43,30 +45,118 @@ bool is_decided(const LiveSentence& sentence, double best_live, int64_t length,
   return sentence.finished.back().score >= bound;
 }
 
-// Sorts the candidates of a sentence's beams into finished hypotheses and the beams of the next
-// step, best first. `length` counts the tokens, including the candidate's. Returns none if the
-// search is decided.
-std::vector<Candidate> advance(LiveSentence& sentence, std::span<const std::vector<Candidate>> rows,
-                               int64_t length, const SearchTask& task,
-                               const SearchOptions& options) {
-  std::vector<Candidate> candidates, next;
+using Phrases = std::vector<std::vector<int32_t>>;
+
+// Hypotheses with tokens of phrases have paid for them, so that they would lose to those without:
+// they compete only with those that have as many. Each such bank gives its best candidate first,
+// then its second best, the bank with most tokens before the others.
+class Banks {
+ public:
+  Banks(const LiveSentence& sentence, const Phrases& phrases, const SearchTask& task)
+      : task_(task) {
+    for (const Beam& beam : sentence.beams) {
+      trackers_.emplace_back(phrases, task.edges).add(beam.generated);
+    }
+  }
+
+  // A hypothesis that would end has said all: while a phrase is missing it may only go on with one,
+  // and only if no other hypothesis has more of them, since a phrase at the end is rarely right.
+  void keep_open(std::span<const std::vector<Candidate>> rows, bool any_finished,
+                 std::vector<std::vector<Candidate>>& kept) const {
+    int64_t most = 0;
+    for (const ConstraintTracker& tracker : trackers_) most = std::max(most, tracker.tokens());
+    for (size_t b = 0; b < rows.size(); ++b) {
+      kept.emplace_back();
+      const bool complete = trackers_[b].all_met();
+      const bool said_all = !complete && task_.is_end(rows[b].at(0).token);
+      if (said_all && (any_finished || trackers_[b].tokens() < most)) continue;
+      const std::vector<int32_t> wanted = trackers_[b].next();
+      for (const Candidate& c : rows[b]) {
+        const bool fits = said_all ? std::ranges::binary_search(wanted, c.token)
+                                   : complete || !task_.is_end(c.token);
+        if (fits) kept.back().push_back(c);
+      }
+    }
+  }
+
+  // Once a hypothesis has ended, those that lack a phrase and have less probability already could
+  // win only by their length, which loops make long: they are left out.
+  void drop_hopeless(const std::vector<Hypothesis>& finished,
+                     std::vector<Candidate>& candidates) const {
+    if (finished.empty()) return;
+    const double best =
+        std::ranges::max(finished, {}, &Hypothesis::log_probability).log_probability;
+    std::erase_if(candidates, [&](const Candidate& c) {
+      return c.log_probability <= best && !with(c).all_met();
+    });
+  }
+
+  std::vector<Candidate> in_turn(const std::vector<Candidate>& best_first) const {
+    std::map<int64_t, std::vector<Candidate>, std::greater<>> banks;
+    size_t longest = 0;
+    for (const Candidate& c : best_first) {
+      std::vector<Candidate>& bank = banks[with(c).tokens()];
+      bank.push_back(c);
+      longest = std::max(longest, bank.size());
+    }
+    std::vector<Candidate> ordered;
+    for (size_t rank = 0; rank < longest; ++rank) {
+      for (const auto& [tokens, bank] : banks) {
+        if (rank < bank.size()) ordered.push_back(bank[rank]);
+      }
+    }
+    return ordered;
+  }
+
+  std::vector<size_t> unmet(const Candidate& c) const { return with(c).unmet(); }
+
+ private:
+  ConstraintTracker with(const Candidate& c) const {
+    ConstraintTracker tracker = trackers_[static_cast<size_t>(c.beam)];
+    if (!task_.is_end(c.token)) tracker.add(c.token);
+    return tracker;
+  }
+
+  const SearchTask& task_;
+  std::vector<ConstraintTracker> trackers_;
+};
+
+// A place for each bank, besides those of a search without phrases.
+int64_t places_for(const Phrases& phrases, const SearchOptions& options) {
+  constexpr int64_t kMostPlaces = 48;
+  const int64_t wanted = options.num_beams + constraint_tokens(phrases);
+  return std::max(options.num_beams, std::min(kMostPlaces, wanted));
+}
+
+std::vector<Candidate> best_first(std::span<const std::vector<Candidate>> rows) {
+  std::vector<Candidate> candidates;
   for (const auto& row : rows) candidates.insert(candidates.end(), row.begin(), row.end());
   std::sort(candidates.begin(), candidates.end());
+  return candidates;
+}
+
+// Sorts candidates, in the order in which they take places, into finished hypotheses and the beams
+// of the next step. `length` counts the tokens, including the candidate's. Returns none if the
+// search is decided.
+std::vector<Candidate> take_places(LiveSentence& sentence, const std::vector<Candidate>& candidates,
+                                   int64_t places, int64_t length, const SearchTask& task,
+                                   const SearchOptions& options) {
+  std::vector<Candidate> next;
   const bool at_limit = length >= sentence.max_length;
+  double best_live = kImpossible;
   for (size_t rank = 0; rank < candidates.size(); ++rank) {
     const Candidate& c = candidates[rank];
-    const bool in_beam = static_cast<int64_t>(rank) < options.num_beams;
     const bool ends = task.is_end(c.token);
-    if (at_limit || (ends && in_beam)) {
+    if (at_limit || (ends && static_cast<int64_t>(rank) < places)) {
       add_finished(
           sentence,
           hypothesis_of(sentence.beams[static_cast<size_t>(c.beam)], c, length, task, options),
           options);
-    } else if (!ends && static_cast<int64_t>(next.size()) < options.num_beams) {
+    } else if (!ends && std::ssize(next) < places) {
+      best_live = std::max(best_live, c.log_probability);
       next.push_back(c);
     }
   }
-  const double best_live = next.empty() ? kImpossible : next[0].log_probability;
   if (!is_decided(sentence, best_live, length, options)) return next;
   if (std::ssize(sentence.finished) > options.n_best) {
     sentence.finished.resize(static_cast<size_t>(options.n_best));
@@ -74,17 +164,54 @@ std::vector<Candidate> advance(LiveSentence& sentence, std::span<const std::vect
   return {};
 }
 
+std::vector<Candidate> advance_with_phrases(LiveSentence& sentence, const Phrases& phrases,
+                                            std::span<const std::vector<Candidate>> rows,
+                                            int64_t length, const SearchTask& task,
+                                            const SearchOptions& options) {
+  const Banks banks(sentence, phrases, task);
+  std::vector<std::vector<Candidate>> open;
+  banks.keep_open(rows, !sentence.finished.empty(), open);
+  std::vector<Candidate> candidates = best_first(open);
+  banks.drop_hopeless(sentence.finished, candidates);
+  const std::vector<Candidate> ordered = banks.in_turn(candidates);
+  std::vector<Candidate> next =
+      take_places(sentence, ordered, places_for(phrases, options), length, task, options);
+  if (!next.empty() || !sentence.finished.empty()) return next;
+  // The limit, or a lack of allowed tokens: the hypothesis with most of the phrases.
+  const Candidate last = banks.in_turn(best_first(rows)).at(0);
+  sentence.finished.push_back(
+      hypothesis_of(sentence.beams[static_cast<size_t>(last.beam)], last, length, task, options));
+  sentence.finished.back().unmet = banks.unmet(last);
+  return {};
+}
+
 }  // namespace
+
+size_t candidates_of_beams(const SearchTask& task, const SearchOptions& options) {
+  // Each of k beams may end with each of the end tokens, and k candidates must remain to continue.
+  // Behind a phrase the best tokens may go on with its last word, so that one needs more.
+  constexpr int64_t kLeastWithPhrases = 4;
+  const int64_t beams =
+      task.constraints.empty() ? options.num_beams : std::max(kLeastWithPhrases, options.num_beams);
+  return static_cast<size_t>((2 + std::ssize(task.more_ends)) * beams);
+}
+
+std::vector<Candidate> advance_beams(LiveSentence& sentence,
+                                     std::span<const std::vector<Candidate>> rows, int64_t length,
+                                     const SearchTask& task, const SearchOptions& options) {
+  if (const Phrases* phrases = constraints_of(task, sentence.index)) {
+    return advance_with_phrases(sentence, *phrases, rows, length, task, options);
+  }
+  return take_places(sentence, best_first(rows), options.num_beams, length, task, options);
+}
 
 void beam_search(NextToken& model, const SearchTask& task, const SearchOptions& options,
                  const SearchQueue& queue) {
   options.validate();
   check(!options.do_sample, "beam_search", "expected a search without do_sample.");
-  // Each of k beams may end with each of the end tokens, and k candidates must remain to continue.
-  const int64_t count = (2 + std::ssize(task.more_ends)) * options.num_beams;
-  run_search(model, task, options, static_cast<size_t>(count), queue,
+  run_search(model, task, options, candidates_of_beams(task, options), queue,
              [&](LiveSentence& sentence, std::span<const std::vector<Candidate>> rows,
-                 int64_t length) { return advance(sentence, rows, length, task, options); });
+                 int64_t length) { return advance_beams(sentence, rows, length, task, options); });
 }
 
 std::vector<std::vector<Hypothesis>> beam_search(NextToken& model, const SearchTask& task,

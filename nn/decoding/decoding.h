@@ -14,6 +14,7 @@
 #include "core/base/enumerators.h"
 #include "core/base/option_report.h"
 #include "core/tensor.h"
+#include "nn/decoding/constraints.h"
 
 namespace tapestry {
 
@@ -138,6 +139,8 @@ struct Hypothesis {
   bool has_eos = true;  ///< false: the limit or a hook ended it
   /// The limit put eos there (SearchTask::force_eos), although the model would have gone on.
   bool cut = false;
+  /// The phrases of SearchTask::constraints that it lacks, by their numbers: the limit ended it.
+  std::vector<size_t> unmet = {};
   /// With SearchTask::token_log_probabilities: the log-probability of each token and of eos, if it
   /// came. Their sum is log_probability.
   std::vector<double> token_log_probabilities = {};
@@ -194,6 +197,11 @@ struct SearchTask {
   /// Per sentence, the tokens that it may generate, ascending, with eos and those of its prefix;
   /// none: each may generate all. The others have probability 0, as if the model had them not.
   std::vector<std::vector<int32_t>> chosen = {};
+  /// Per sentence, the phrases that its output must contain, as ConstraintTracker says; none: none.
+  /// An output may end only with all of them, unless the limit ends it. The search of a sentence
+  /// that has phrases is a beam search, also beside greedy ones; nothing is drawn.
+  std::vector<std::vector<std::vector<int32_t>>> constraints = {};
+  TokenEdges edges = {};  ///< of the vocabulary, for these phrases
   /// Per sentence, the tokens of an encoder's input over the same vocabulary; none: the repetition
   /// penalty sees only what the decoder reads.
   std::vector<std::vector<int32_t>> sources = {};
@@ -246,8 +254,10 @@ void generate(NextToken& model, const SearchTask& task, const SearchOptions& opt
 
 /// Beam search: finished hypotheses compete by normalised score, until early_stopping ends it or
 /// no beam is left. Returns the n best of each sentence, best first. Ties go to the lower
-/// beam, then the lower id. Rules apply to each beam's own history. Limits, bans and errors are
-/// those of generate(). Throws if do_sample is set.
+/// beam, then the lower id. With constraints the beams are shared out among the numbers of tokens
+/// of phrases that they have (dynamic beam allocation: Post and Vilar 2018; Hu et al. 2019). Rules
+/// apply to each beam's own history. Limits, bans and errors are those of generate(). Throws if
+/// do_sample is set.
 std::vector<std::vector<Hypothesis>> beam_search(NextToken& model, const SearchTask& task,
                                                  const SearchOptions& options);
 void beam_search(NextToken& model, const SearchTask& task, const SearchOptions& options,

@@ -72,13 +72,20 @@ class Loop {
 
   SearchRow row_of(const LiveSentence& s, size_t beam) const {
     const Beam& b = s.beams[beam];
+    std::vector<int32_t> wanted;
+    if (const auto* phrases = constraints_of(task_, s.index)) {
+      ConstraintTracker tracker(*phrases, task_.edges);
+      tracker.add(b.generated);
+      wanted = tracker.next();
+    }
     return {.context = {prompts_[s.index], b.generated, prompts_.source(s.index)},
             .log_probability = b.log_probability,
             .beam = static_cast<int32_t>(beam),
             .sequence_id = prompts_.sequence_id(s.index),
             .seed = prompts_.seed(s.index),
             .only = prompts_.only(s.index, std::ssize(b.generated) + 1),
-            .chosen = prompts_.chosen(s.index)};
+            .chosen = prompts_.chosen(s.index),
+            .wanted = std::move(wanted)};
   }
 
   // Each sentence chooses among the candidates of its rows, and the rows of the model follow.
@@ -166,6 +173,12 @@ class Drawn {
 };
 
 }  // namespace
+
+const std::vector<std::vector<int32_t>>* constraints_of(const SearchTask& task, int64_t answer) {
+  if (task.constraints.empty()) return nullptr;
+  const auto& phrases = task.constraints.at(static_cast<size_t>(answer / task.draws));
+  return phrases.empty() ? nullptr : &phrases;
+}
 
 void run_search(NextToken& model, const SearchTask& task, const SearchOptions& options,
                 size_t count, const SearchQueue& queue, const Advance& advance) {

@@ -30,6 +30,17 @@ struct LiveSentence {
 using Advance = std::function<std::vector<Candidate>(
     LiveSentence& sentence, std::span<const std::vector<Candidate>> candidates, int64_t length)>;
 
+/// The phrases of SearchTask::constraints for an answer; null if there are none.
+const std::vector<std::vector<int32_t>>* constraints_of(const SearchTask& task, int64_t answer);
+
+/// The rule of beam search.
+std::vector<Candidate> advance_beams(LiveSentence& sentence,
+                                     std::span<const std::vector<Candidate>> candidates,
+                                     int64_t length, const SearchTask& task,
+                                     const SearchOptions& options);
+/// Candidates that it needs of each row.
+size_t candidates_of_beams(const SearchTask& task, const SearchOptions& options);
+
 /// Runs until the queue has no more sentences and all are done. Each row has `count` candidates.
 void run_search(NextToken& model, const SearchTask& task, const SearchOptions& options,
                 size_t count, const SearchQueue& queue, const Advance& advance);

@@ -37,6 +37,16 @@ void take_pairs(const double* pairs, int64_t number, double shift, int32_t beam,
   }
 }
 
+// Appends the wanted tokens that a list lacks and whose logit, of `logit_of`, is not -inf.
+template <class F>
+void take_wanted(const SearchRow& row, double shift, F&& logit_of, std::vector<Candidate>& found) {
+  for (const int32_t token : row.wanted) {
+    if (std::ranges::find(found, token, &Candidate::token) != found.end()) continue;
+    const double logit = logit_of(token);
+    if (logit != kImpossible) found.push_back({shift + logit, row.beam, token});
+  }
+}
+
 // One list for each row, in the memory of the step before.
 void empty_lists(size_t rows, std::vector<std::vector<Candidate>>& candidates) {
   candidates.resize(rows);
@@ -110,13 +120,16 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   for (int64_t r = 0; r < std::ssize(rows); ++r) {
     const SearchRow& row = rows[static_cast<size_t>(r)];
     std::vector<Candidate>& found = candidates[static_cast<size_t>(r)];
-    if (!found.empty()) continue;
     const double shift = row.log_probability - host.data<double>()[r * (1 + 2 * pairs)];
+    const auto logit_of = [&](int32_t token) {
+      const int64_t at = r * vocab + token;
+      return logits.reshape({logits.numel()}).slice(at, at + 1).item();
+    };
+    if (row.only < 0) take_wanted(row, shift, logit_of, found);
+    if (!found.empty()) continue;
     const int32_t token = row.only < 0 ? task.eos_id : row.only;
-    const int64_t at = r * vocab + token;
-    const Tensor logit = logits.reshape({logits.numel()}).slice(at, at + 1);
     const auto best = static_cast<int32_t>(host.data<double>()[r * (1 + 2 * pairs) + 1]);
-    found.push_back({shift + logit.item(), row.beam, token, row.only >= 0 && best != token});
+    found.push_back({shift + logit_of(token), row.beam, token, row.only >= 0 && best != token});
   }
 }
 
@@ -157,6 +170,8 @@ void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask
   } else {
     find(pairs);
     take_pairs(top.data() + 1, pairs, shift, row.beam, found);
+    take_wanted(
+        row, shift, [&](int32_t token) { return z[token]; }, found);
   }
 }
 
@@ -200,9 +215,11 @@ bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
                const std::vector<SearchRow>& rows, const SearchTask& task,
                const SearchOptions& options, size_t count,
                std::vector<std::vector<Candidate>>& candidates) {
-  // A token that is forced may be any, and its logit must be known.
-  const bool plain = !options.do_sample && !has_rules(options) &&
-                     std::ranges::none_of(rows, [](const SearchRow& row) { return row.only >= 0; });
+  // A token that is forced or wanted may be any, and its logit must be known.
+  const bool plain =
+      !options.do_sample && !has_rules(options) && std::ranges::none_of(rows, [](const auto& row) {
+        return row.only >= 0 || !row.wanted.empty();
+      });
   if (!plain) return false;
   if (count == 1 && !task.log_probabilities) {
     const Tensor largest = model.largest(tokens, task.banned);
@@ -231,6 +248,7 @@ Prompts::Prompts(const SearchTask& task) : task_(task), bos_{task.bos_id} {
   one_each(task.max_lengths.size(), "length limit");
   if (!task.prompts.empty()) one_each(task.prompts.size(), "prompt");
   if (!task.prefixes.empty()) one_each(task.prefixes.size(), "prefix");
+  if (!task.constraints.empty()) one_each(task.constraints.size(), "list of phrases");
   if (!task.sources.empty()) one_each(task.sources.size(), "source");
   if (!task.chosen.empty()) one_each(task.chosen.size(), "list of tokens");
   if (!task.sequence_ids.empty()) one_each(task.sequence_ids.size(), "sequence id");
@@ -244,6 +262,10 @@ Prompts::Prompts(const SearchTask& task) : task_(task), bos_{task.bos_id} {
           "the prefix of sentence ", i, " must be shorter than its limit.");
     check(task.chosen.empty() || std::ranges::binary_search(task.chosen[i], task.eos_id), "search",
           "the list of tokens of sentence ", i, " lacks the end.");
+    if (task.constraints.empty()) continue;
+    check(std::ranges::none_of(task.constraints[i],
+                               [](const auto& phrase) { return phrase.empty(); }),
+          "search", "a phrase of sentence ", i, " is empty.");
   }
 }
 

@@ -37,10 +37,12 @@ struct SearchRow {
   std::optional<uint64_t> seed = {};     ///< of SearchTask::seeds
   int32_t only = -1;                     ///< the one token that may follow; -1: any
   std::span<const int32_t> chosen = {};  ///< of SearchTask::chosen; none: any may follow
+  std::vector<int32_t> wanted = {};      ///< tokens that go on with a phrase of the constraints
 };
 
 /// The candidates of each row of logits (R, V), best first: the `count` most probable allowed
-/// tokens, or the drawn one (do_sample). There is at least one: eos if nothing else is allowed.
+/// tokens, or the drawn one (do_sample). There is at least one: eos if nothing else is allowed. The
+/// wanted tokens of a row stand behind them, if they are not among them.
 /// `candidates` is reused from step to step.
 void find_candidates(const Tensor& logits, const std::vector<SearchRow>& rows,
                      const SearchTask& task, const SearchOptions& options, size_t count,

@@ -173,6 +173,8 @@ void translate(const PairModels& models, const TranslationInput& input,
   task.sequence_ids = input.sequence_ids;
   task.prefixes = input.prefixes;
   task.chosen = input.chosen;
+  task.constraints = input.constraints;
+  task.edges = input.edges;
   task.log_probabilities = input.log_probabilities;
   task.token_log_probabilities = input.token_log_probabilities;
   const int64_t longest = longest_sequence(models);
@@ -181,6 +183,11 @@ void translate(const PairModels& models, const TranslationInput& input,
     const std::vector<int32_t>& row = sources.rows[i];
     const int64_t prefix = input.prefixes.empty() ? 0 : std::ssize(input.prefixes.at(i));
     task.max_lengths.push_back(length_limit(std::ssize(row), prefix, longest, options));
+    if (!input.constraints.empty()) {
+      const int64_t more = constraint_tokens(input.constraints.at(i));
+      task.max_lengths.back() =
+          std::max(task.max_lengths.back(), std::min(longest, task.max_lengths.back() + more));
+    }
     if (penalised) {
       task.sources.push_back(penalised_words(models, row, input.ids.eos, options));
     }

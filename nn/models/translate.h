@@ -63,11 +63,13 @@ struct TranslationInput {
   Tensor source;   ///< (B, S) int32, each row ends with eos
   Tensor lengths;  ///< (B) int32
   SearchIds ids = {};
-  std::vector<int64_t> sequence_ids = {};           ///< as in SearchTask
-  std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
-  std::vector<std::vector<int32_t>> chosen = {};    ///< as in SearchTask
-  bool log_probabilities = true;                    ///< as in SearchTask
-  bool token_log_probabilities = false;             ///< as in SearchTask
+  std::vector<int64_t> sequence_ids = {};                           ///< as in SearchTask
+  std::vector<std::vector<int32_t>> prefixes = {};                  ///< as in SearchTask
+  std::vector<std::vector<int32_t>> chosen = {};                    ///< as in SearchTask
+  std::vector<std::vector<std::vector<int32_t>>> constraints = {};  ///< as in SearchTask
+  TokenEdges edges = {};                                            ///< as in SearchTask
+  bool log_probabilities = true;                                    ///< as in SearchTask
+  bool token_log_probabilities = false;                             ///< as in SearchTask
   int64_t sentences_at_once = 0;  ///< of each thread that translates, as in SearchTask
 };
 
@@ -76,7 +78,8 @@ using TranslationDone = std::function<void(int64_t sentence, std::vector<Hypothe
 
 /// The n best hypotheses of each sentence. With one vocabulary for both sides the repetition
 /// penalty counts the source's tokens, but for eos. A prefix raises the limit of its sentence where
-/// it would leave no room for eos. Throws Error(kData) if the model has no positions for a prefix.
+/// it would leave no room for eos, and phrases raise it by their tokens. Throws Error(kData) if the
+/// model has no positions for a prefix.
 std::vector<std::vector<Hypothesis>> translate(const PairModels& models,
                                                const TranslationInput& input,
                                                const SearchOptions& options);

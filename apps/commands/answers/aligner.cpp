@@ -4,20 +4,25 @@
 #include "apps/tasks/answers/result_alignments.h"
 
 namespace tapestry {
-void add_alignments(CLI::App& app, AlignmentArguments& arguments) {
-  app.add_option("--alignments", arguments.file,
-                 "file for the alignment of each translation, from the attention, as in 0-0 1-2; "
-                 "-: behind each translation, or in its object");
-  app.add_option("--alignment-units", arguments.units,
-                 "words (between spaces and tabs of the line as it is given) | tokens (of the "
-                 "tokenizers)")
-      ->check(CLI::IsMember({"words", "tokens"}))
-      ->capture_default_str();
-  app.add_option("--alignment-layer", arguments.layer,
-                 "of the decoder, from 1, the mean of its heads; 0: the guided head, else the last "
-                 "but one")
-      ->check(number<int64_t>(at_least(0)))
-      ->capture_default_str();
+std::vector<CLI::Option*> add_alignments(CLI::App& app, AlignmentArguments& arguments) {
+  auto* file = app.add_option(
+      "--alignments", arguments.file,
+      "file for the alignment of each translation, from the attention, as in 0-0 1-2; -: behind "
+      "each translation, or in its object");
+  auto* units =
+      app.add_option("--alignment-units", arguments.units,
+                     "words (between spaces and tabs of the line as it is given) | tokens (of the "
+                     "tokenizers)")
+          ->check(CLI::IsMember({"words", "tokens"}))
+          ->capture_default_str();
+  auto* layer =
+      app.add_option(
+             "--alignment-layer", arguments.layer,
+             "of the decoder, from 1, the mean of its heads; 0: the guided head, else the last "
+             "but one")
+          ->check(number<int64_t>(at_least(0)))
+          ->capture_default_str();
+  return {file, units, layer};
 }
 
 Aligner::Aligner(const Translator& models, const AlignmentArguments& arguments)

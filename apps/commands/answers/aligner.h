@@ -18,7 +18,7 @@ struct AlignmentArguments {
   int64_t layer = 0;            ///< as in source_attention()
 };
 /// --alignments, --alignment-units and --alignment-layer
-void add_alignments(CLI::App& app, AlignmentArguments& arguments);
+std::vector<CLI::Option*> add_alignments(CLI::App& app, AlignmentArguments& arguments);
 
 class Aligner {
  public:

@@ -2,6 +2,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/commands/answers/aligner.h"
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
@@ -18,27 +19,35 @@ struct ScoreArguments : FilterArguments {
   std::string source = {};         ///< file, of a translation model
   bool tokens = false;             ///< also the log-probability of each token
   SearchArguments languages = {};  ///< of such a model
+  AlignmentArguments alignments = {};
 };
 
-std::string line_of(const Score& score, bool by_token, const Tokenizer& tokenizer) {
-  if (!by_token) return concat(score.log_probability, '\t', score.tokens);
+// `alignment` is written if it is not null.
+std::string line_of(const Score& score, bool by_token, const Tokenizer& tokenizer,
+                    const Alignment* alignment = nullptr) {
+  if (!by_token) {
+    return concat(score.log_probability, '\t', score.tokens, alignment == nullptr ? "" : " ||| ",
+                  alignment == nullptr ? "" : pharaoh(*alignment));
+  }
   nlohmann::ordered_json pieces = nlohmann::ordered_json::array();
   for (const int32_t id : score.ids) pieces.push_back(tokenizer.piece(id));
-  return json_line({{"log_probability", score.log_probability},
-                    {"tokens", std::move(pieces)},
-                    {"token_log_probabilities", score.each}});
+  nlohmann::ordered_json line = {{"log_probability", score.log_probability},
+                                 {"tokens", std::move(pieces)},
+                                 {"token_log_probabilities", score.each}};
+  if (alignment != nullptr) line["alignment"] = *alignment;
+  return json_line(line);
 }
 
-std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& arguments,
-                               AttentionBook& book) {
+ParallelCorpus read_pairs(const Translator& models, const ScoreArguments& arguments,
+                          bool keep_text) {
   CorpusSpec spec;
   spec.source = arguments.source;
   spec.target = arguments.input == "-" ? "/dev/stdin" : arguments.input;
   CorpusOptions options;
   options.max_length = models.longest();
   options.overlong = "truncate";
-  options.keep_text = book.wants();
-  const ParallelCorpus pairs = load_parallel({spec}, models.tokenizers(), options);
+  options.keep_text = keep_text;
+  ParallelCorpus pairs = load_parallel({spec}, models.tokenizers(), options);
   if (pairs.counts.kept != pairs.counts.read) {
     fail(ErrorKind::kData, "[score] every line needs a score, but not every pair can be used: ",
          pairs.counts.summary());
@@ -48,12 +57,50 @@ std::vector<Score> score_pairs(const Translator& models, const ScoreArguments& a
                         pairs.counts.truncated == 1 ? " pair is" : " pairs are", " cut to ",
                         options.max_length, " tokens a side.\n");
   }
+  return pairs;
+}
+
+// The alignment of each pair.
+std::vector<Alignment> align_pairs(const Translator& models, const ParallelCorpus& pairs,
+                                   const Aligner& aligner, int64_t batch_size) {
+  std::vector<std::vector<int32_t>> sources;
+  std::vector<PlacedText> placed;
+  std::vector<std::vector<Hypothesis>> targets;
+  for (int64_t i = 0; i < pairs.size(); ++i) {
+    const auto source = pairs.source[i], target = pairs.target[i];
+    sources.emplace_back(source.begin(), source.end());
+    targets.push_back({{.tokens = {target.begin(), target.end()}}});
+    if (!aligner.counts_words()) continue;
+    placed.push_back(placed_source(*models.tokenizers().source, std::string(pairs.source_text[i])));
+    placed.back().tokens.resize(source.size());
+  }
+  std::vector<Alignment> alignments;
+  for (auto& one : aligner.align(sources, placed, targets, batch_size)) {
+    alignments.push_back(std::move(one.at(0)));
+  }
+  return alignments;
+}
+
+void score_pairs(const Translator& models, const ScoreArguments& arguments, AttentionBook& book,
+                 std::ostream& out) {
+  Aligner aligner(models, arguments.alignments);
+  const ParallelCorpus pairs =
+      read_pairs(models, arguments, book.wants() || aligner.counts_words());
   for (int64_t i = 0; i < pairs.size() && book.wants(); ++i) {
     const auto source = pairs.source[i], target = pairs.target[i];
     book.add(attention_page(models, {source.begin(), source.end()}, {target.begin(), target.end()}),
              std::string(pairs.source_text[i]));
   }
-  return score(models.models(), pairs, arguments.batch_size);
+  std::vector<Alignment> alignments;
+  if (aligner.wanted()) alignments = align_pairs(models, pairs, aligner, arguments.batch_size);
+  const std::vector<Score> scores = score(models.models(), pairs, arguments.batch_size);
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (aligner.wanted()) aligner.write(pharaoh(alignments[i]));
+    out << line_of(scores[i], arguments.tokens, *models.tokenizers().target,
+                   aligner.inline_with_text() ? &alignments[i] : nullptr)
+        << '\n';
+  }
+  aligner.finish();
 }
 
 // Prints the score of a line of a text, of which `number` come before.
@@ -92,9 +139,7 @@ int run_score(const ScoreArguments& arguments) {
   OutputFile output(arguments.output);
   const Translator models(arguments.models, device, "score with --source", kScoresPairs,
                           override_languages({}, arguments.languages.overrides));
-  for (const Score& score : score_pairs(models, arguments, book)) {
-    output.stream() << line_of(score, arguments.tokens, *models.tokenizers().target) << '\n';
-  }
+  score_pairs(models, arguments, book, output.stream());
   book.write();
   output.finish();
   return 0;
@@ -109,6 +154,7 @@ void add_score(CLI::App& app, ScoreArguments& arguments) {
                "a line is a JSON object: also the tokens, and the log-probability of each");
   add_output(app, arguments, "pairs scored at a time, with --source");
   add_attention(app, arguments);
+  for (CLI::Option* option : add_alignments(app, arguments.alignments)) option->needs(source);
 }
 
 }  // namespace

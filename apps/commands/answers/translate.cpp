@@ -15,6 +15,7 @@
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/answers/answered_text.h"
 #include "apps/tasks/answers/least_risk.h"
+#include "apps/tasks/answers/required_texts.h"
 #include "apps/tasks/answers/translator.h"
 #include "core/base/text.h"
 #include "core/cpu/parallel.h"
@@ -37,6 +38,7 @@ struct TranslateArguments : FilterArguments {
   std::string detail = {};   ///< "" or "jsonl"
   std::string n_best_format = "lines";            ///< lines | moses
   std::optional<int64_t> max_source_length = {};  ///< tokens that a source is cut to
+  RequiredTextOptions required = {};
   std::string split_sentences = {};  ///< the language whose sentences lines are split into, or ""
 };
 
@@ -119,6 +121,7 @@ class LineTranslator {
         filter_(filter),
         options_(arguments.search.over(models.config().generation)),
         prefixes_(arguments.prefix, arguments.prefix_column),
+        required_(arguments.required, models, options_),
         aligner_(models, arguments.alignments),
         book_(arguments.attention) {
     if (!arguments.split_sentences.empty()) splitter_.emplace(arguments.split_sentences);
@@ -133,6 +136,7 @@ class LineTranslator {
     book_.write();
     filter_.finish();
     cut_.tell();
+    required_.tell();
   }
 
  private:
@@ -144,7 +148,7 @@ class LineTranslator {
                         .log_probabilities = scores_tokens() || moses(),
                         .token_log_probabilities = scores_tokens()};
     for (Answer& answer : read(lines, first)) {
-      PlacedText text = encode(answer.source);
+      PlacedText text = encode(required_.source(answer.source));
       std::vector<int32_t> ids = text.ids();
       answer.blank = answer.done = is_empty_text(answer.source, ids);
       if (!answer.blank) {
@@ -159,6 +163,7 @@ class LineTranslator {
         if (prefixes_.any()) {
           sentences.prefixes.push_back(prefix_tokens(models_, answer.prefix, answer.number));
         }
+        required_.add(answer.source, answer.number, sentences);
         models_.choose_words(sentences);
       }
       answers.push_back(std::move(answer));
@@ -184,6 +189,10 @@ class LineTranslator {
                 answer.hypotheses = best_translations(std::move(found), arguments_.search.n_best,
                                                       options_, *models_.tokenizers().target);
                 answer.done = !aligner_.wanted();
+                if (required_.any() && !answer.hypotheses.empty()) {
+                  required_.check(answer.hypotheses[0], sentences.constraints[sentence],
+                                  answer.number);
+                }
                 print_those_done();
               });
     if (!aligner_.wanted()) return;
@@ -280,6 +289,7 @@ class LineTranslator {
   LineFilter& filter_;
   SearchOptions options_;
   Prefixes prefixes_;
+  RequiredTexts required_;
   std::optional<SentenceSplitter> splitter_;
   int64_t sentences_ = 0;  // read so far; without a splitter lines
   Aligner aligner_;
@@ -289,6 +299,12 @@ class LineTranslator {
 
 int run_translate(const TranslateArguments& arguments) {
   arguments.search.validate();
+  const bool attends = !arguments.alignments.file.empty() || !arguments.attention.empty();
+  if (arguments.required.annotates() && attends) {
+    fail(ErrorKind::kConfig,
+         "[translate] --terms-mode soft writes into the lines that the model reads, so that their "
+         "words cannot be counted for --alignments and --attention.");
+  }
   LineFilter filter("translate", arguments);
   set_num_threads(arguments.compute.threads);
   Translator models(arguments.models, arguments.compute.device, "translate", kTranslates,
@@ -297,6 +313,25 @@ int run_translate(const TranslateArguments& arguments) {
   models.limit_sources(arguments.max_source_length);
   LineTranslator(models, arguments, filter).run();
   return 0;
+}
+
+void add_required(CLI::App& app, RequiredTextOptions& required) {
+  app.add_option(
+      "--terms", required.terms,
+      "file of lines term<TAB>translation: where a line has the term as a whole word (its "
+      "first letter may be a capital), its translation has this text");
+  app.add_option("--terms-mode", required.terms_mode,
+                 "hard (a beam search that ends only with all of them) | soft (the line says it "
+                 "between <term>, <means> and </term>, for models that learnt from such lines, as "
+                 "annotate-terms.sh writes them)")
+      ->check(CLI::IsMember(names_of(RequiredTextOptions::kModes)))
+      ->capture_default_str()
+      ->needs("--terms");
+  app.add_option(
+      "--keep", required.keep,
+      "texts that come out as they went in, as often: urls | emails | numbers | "
+      "placeholders ({name}, %s) | symbols (tokenizer.user_symbols) | /EXPRESSION/; several "
+      "are allowed");
 }
 
 void add_translate(CLI::App& app, TranslateArguments& arguments) {
@@ -334,6 +369,7 @@ void add_translate(CLI::App& app, TranslateArguments& arguments) {
       ->capture_default_str();
   add_alignments(app, arguments.alignments);
   add_attention(app, arguments);
+  add_required(app, arguments.required);
   auto* split = app.add_option(
       "--split-sentences", arguments.split_sentences,
       "the language of the input, such as en: each sentence of a line is translated by itself, and "

@@ -113,6 +113,11 @@ void Translator::choose_words(Sentences& sentences) const {
   if (prefixes.size() == sentences.sources.size()) {
     forced.insert(forced.end(), prefixes.back().begin(), prefixes.back().end());
   }
+  if (sentences.constraints.size() == sentences.sources.size()) {
+    for (const auto& phrase : sentences.constraints.back()) {
+      forced.insert(forced.end(), phrase.begin(), phrase.end());
+    }
+  }
   sentences.chosen.push_back(shortlist_->of(sentences.sources.back(), forced));
 }
 
@@ -146,6 +151,7 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
   input.ids = {around.start, around.eos, around.banned, around.more_ends};
   input.log_probabilities = sentences.log_probabilities;
   input.token_log_probabilities = sentences.token_log_probabilities;
+  input.edges = sentences.edges;
   input.sentences_at_once = sentences_at_once;
   for (const size_t i : order) {
     rows.push_back(in_frame(around.source, sentences.sources[i]));
@@ -153,6 +159,7 @@ void translate(const PairModels& models, const Sentences& sentences, const Searc
     input.sequence_ids.push_back(sentences.numbers.empty() ? static_cast<int64_t>(i)
                                                            : sentences.numbers[i]);
     if (!sentences.chosen.empty()) input.chosen.push_back(sentences.chosen.at(i));
+    if (!sentences.constraints.empty()) input.constraints.push_back(sentences.constraints.at(i));
     const std::vector<int32_t>& begin = around.target.before;
     if (sentences.prefixes.empty() && begin.empty()) continue;
     input.prefixes.push_back(begin);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "apps/tasks/packed_search.h"
+#include "apps/tasks/prompts/judge.h"
 #include "apps/tasks/row_texts.h"
 #include "apps/tasks/supervised_task.h"
 #include "apps/tasks/training_loss.h"
@@ -15,7 +16,8 @@
 namespace tapestry {
 
 std::vector<std::string> greedy_answers(const TextModel& model, const SpecialIds& special,
-                                        const std::vector<GreedyPrompt>& prompts) {
+                                        const std::vector<GreedyPrompt>& prompts,
+                                        AnswerLimit limit) {
   // An output that is much longer than the reference cannot be equal to it.
   const auto longest_output = [](int64_t reference) { return 2 * reference + 8; };
   SearchOptions greedy = model.config.generation;
@@ -32,7 +34,9 @@ std::vector<std::string> greedy_answers(const TextModel& model, const SpecialIds
   task.force_eos = task.log_probabilities = false;
   for (const GreedyPrompt& prompt : prompts) {
     task.prompts.push_back(prompt.ids);
-    greedy.max_new_tokens = longest_output(prompt.reference);
+    if (limit == AnswerLimit::kReference) {
+      greedy.max_new_tokens = longest_output(prompt.reference);
+    }
     const ModelOptions& sizes = model.config.model;
     task.max_lengths.push_back(generation_limit(
         std::ssize(prompt.ids), sizes.max_position_embeddings, sizes.longest_sequence(), greedy));
@@ -70,7 +74,8 @@ LossSums loss_over(const TextModel& model, const PromptCorpus& corpus,
 }
 
 std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorpus& corpus,
-                                        std::span<const int64_t> examples) {
+                                        std::span<const int64_t> examples,
+                                        AnswerLimit limit = AnswerLimit::kReference) {
   std::vector<GreedyPrompt> prompts;
   for (const int64_t i : examples) {
     const auto prompt = corpus.prompts[i];
@@ -78,16 +83,21 @@ std::vector<std::string> greedy_answers(const TextModel& model, const PromptCorp
     ids.insert(ids.end(), prompt.begin(), prompt.end());
     prompts.push_back({std::move(ids), corpus.answers.length(i)});
   }
-  return greedy_answers(model, corpus.special, prompts);
+  return greedy_answers(model, corpus.special, prompts, limit);
+}
+
+// The examples by the lengths of their prompts: those that are read together are padded to one.
+std::vector<int64_t> by_length(const PromptCorpus& corpus) {
+  std::vector<int64_t> order(static_cast<size_t>(corpus.size()));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::ranges::stable_sort(order, {}, [&](int64_t i) { return corpus.prompts.length(i); });
+  return order;
 }
 
 // Of a greedy search. An answer is exact if it is the reference, white space at their ends aside.
 AnswerScores score_answers(const TextModel& model, const PromptCorpus& corpus,
                            const RankGroup& group) {
-  std::vector<int64_t> order(static_cast<size_t>(corpus.size()));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  // Prompts that are read together are padded to one length.
-  std::ranges::stable_sort(order, {}, [&](int64_t i) { return corpus.prompts.length(i); });
+  const std::vector<int64_t> order = by_length(corpus);
   // One rank answers all of a batch. Only the last batch may have fewer rows than the others.
   const auto rows = static_cast<size_t>(model.config.training.eval_batch_size);
   std::vector<int64_t> own;
@@ -111,6 +121,35 @@ AnswerScores score_answers(const TextModel& model, const PromptCorpus& corpus,
     for (size_t i = 0; i < batch.size(); i += 2) all.add(batch[i], batch[i + 1]);
   }
   return all;
+}
+
+SampledRatio pass_rate(const TextModel& model, const PromptCorpus& corpus,
+                       const std::string& command) {
+  const Tokenizer& tokenizer = *model.tokenizers.source;
+  const std::vector<int64_t> order = by_length(corpus);
+  const std::vector<std::string> answers =
+      greedy_answers(model, corpus, order, AnswerLimit::kGeneration);
+  std::vector<AnswerToJudge> to_judge(answers.size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const auto prompt = corpus.prompts[order[i]];
+    to_judge[static_cast<size_t>(order[i])] = {tokenizer.decode({prompt.begin(), prompt.end()}),
+                                               std::string(corpus.answer_text[order[i]]),
+                                               answers[i]};
+  }
+  SampledRatio rate;
+  for (const double verdict : judge(command, to_judge)) rate.add(verdict, 1);
+  return rate;
+}
+
+Evaluation evaluate(const TextModel& model, const PromptCorpus& answers) {
+  Evaluation result;
+  const LossSums losses = loss_over(model, answers, {}, {});
+  AnswerScores scores;
+  if (std::isfinite(losses.nll().value())) scores = score_answers(model, answers, {});
+  result.add_answers(scores);
+  result.add_losses(losses);
+  result.add_count("questions", answers.size());
+  return result;
 }
 
 std::vector<Sample> samples_of(const TextModel& model, const PromptCorpus& corpus, int64_t wanted) {
@@ -211,13 +250,18 @@ Evaluation evaluate_prompts(ModelFiles files, const std::string& device,
   const TextModel& model = *loaded;
   const PromptCorpus answers = load_for_validation(model, corpora);
   warn_of_dropped(answers.counts);
+  return evaluate(model, answers);
+}
+
+Evaluation evaluate_judged(ModelFiles files, const std::string& device,
+                           const std::vector<CorpusSpec>& corpora, const std::string& command) {
+  const auto loaded = TextModel::load(std::move(files), device, "evaluate --judge", kModelsText);
+  const PromptCorpus answers = load_for_validation(*loaded, corpora);
+  warn_of_dropped(answers.counts);
   Evaluation result;
-  const LossSums losses = loss_over(model, answers, {}, {});
-  AnswerScores scores;
-  if (std::isfinite(losses.nll().value())) scores = score_answers(model, answers, {});
-  result.add_answers(scores);
-  result.add_losses(losses);
-  result.add_count("questions", answers.size());
+  result.add_percent("pass_rate", pass_rate(*loaded, answers, command));
+  const Evaluation more = evaluate(*loaded, answers);
+  result.figures.insert(result.figures.end(), more.figures.begin(), more.figures.end());
   return result;
 }
 

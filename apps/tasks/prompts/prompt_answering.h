@@ -23,9 +23,13 @@ struct GreedyPrompt {
   std::vector<int32_t> ids;
   int64_t reference = 0;  ///< tokens of what is expected: an output that is much longer is cut
 };
+/// Where an answer is cut off: where it is too long to be the reference, or where `generation`
+/// says.
+enum class AnswerLimit { kReference, kGeneration };
 /// The most probable continuations, token by token.
 std::vector<std::string> greedy_answers(const TextModel& model, const SpecialIds& special,
-                                        const std::vector<GreedyPrompt>& prompts);
+                                        const std::vector<GreedyPrompt>& prompts,
+                                        AnswerLimit limit = AnswerLimit::kReference);
 
 /// The template of the prompts that the model was trained on. Throws Error(kConfig), beginning with
 /// `who`, if it was trained on text.
@@ -41,6 +45,10 @@ std::map<std::string, double> measure(const TextModel& model, const PromptCorpus
 /// TaskRow::evaluate of the same.
 Evaluation evaluate_prompts(ModelFiles files, const std::string& device,
                             const std::vector<CorpusSpec>& corpora);
+
+/// The same, and pass_rate: the mean of what a user's program says of each answer (judge.h).
+Evaluation evaluate_judged(ModelFiles files, const std::string& device,
+                           const std::vector<CorpusSpec>& corpora, const std::string& command);
 
 /// The corpora as for a validation: with their text, overlong prompts cut.
 PromptCorpus load_for_validation(const TextModel& model, const std::vector<CorpusSpec>& corpora,
