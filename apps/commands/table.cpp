@@ -8,15 +8,15 @@
 namespace tapestry {
 
 extern const Command kTrain, kTranslate, kGenerate, kFillMask, kClassify, kAnswer, kEmbed, kPredict,
-    kScore, kEvaluate, kSweep, kDistil, kShortlist, kGradcheck, kPlan, kReplay, kInspect, kReport,
-    kWatch, kAverage, kImport, kExport, kBench, kServe, kHelp;
+    kScore, kRescore, kEvaluate, kSweep, kDistil, kShortlist, kGradcheck, kPlan, kReplay, kInspect,
+    kReport, kWatch, kAverage, kImport, kExport, kBench, kServe, kHelp;
 
 std::span<const Command* const> commands() {
   static constexpr const Command* kCommands[] = {
-      &kTrain,   &kTranslate, &kGenerate, &kFillMask, &kClassify, &kAnswer,    &kEmbed,
-      &kPredict, &kScore,     &kEvaluate, &kSweep,    &kDistil,   &kShortlist, &kGradcheck,
-      &kPlan,    &kReplay,    &kInspect,  &kReport,   &kWatch,    &kAverage,   &kImport,
-      &kExport,  &kBench,     &kServe,    &kHelp};
+      &kTrain,     &kTranslate, &kGenerate, &kFillMask, &kClassify, &kAnswer, &kEmbed,
+      &kPredict,   &kScore,     &kRescore,  &kEvaluate, &kSweep,    &kDistil, &kShortlist,
+      &kGradcheck, &kPlan,      &kReplay,   &kInspect,  &kReport,   &kWatch,  &kAverage,
+      &kImport,    &kExport,    &kBench,    &kServe,    &kHelp};
   return kCommands;
 }
 

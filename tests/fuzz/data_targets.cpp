@@ -14,6 +14,7 @@
 #include "data/files/text.h"
 #include "data/files/unpacked_file.h"
 #include "data/images/images.h"
+#include "data/n_best/n_best_file.h"
 #include "tests/data/files/compressed_files.h"
 #include "tests/data/images/image_files.h"
 #include "tests/fuzz/fuzz.h"
@@ -208,6 +209,18 @@ void read_chat(std::string_view bytes) {
   ChatTemplate(std::string(bytes), "fuzzed").render(variables);
 }
 
+Seeds n_best_seeds() {
+  return {
+      "0 ||| a dog ||| F0= -1.5 lm= 2 3 ||| -0.5 ||| 0-0\n0 ||| a ||| F0= -2 ||| -1\n"
+      "1 |||  ||| F0= 0 ||| 0\n"};
+}
+void read_list(std::string_view bytes) {
+  for (const auto& list : read_n_best(fuzzed_file(bytes), 2)) {
+    check(!list.empty(), "fuzz", "a line has no entry.");
+    for (const NBestEntry& entry : list) without_value(entry.features, "lm");
+  }
+}
+
 constexpr FuzzTarget kTargets[] = {
     {"pnm", pnm_seeds, read_picture},
     {"png", png_seeds, read_picture},
@@ -225,6 +238,7 @@ constexpr FuzzTarget kTargets[] = {
     {"squad", squad_seeds, read_squad},
     {"token_cache", cache_seeds, read_cache},
     {"chat_template", chat_seeds, read_chat},
+    {"n_best", n_best_seeds, read_list},
 };
 
 }  // namespace

@@ -16,13 +16,16 @@
 #include "apps/tasks/answers/answered_text.h"
 #include "apps/tasks/answers/least_risk.h"
 #include "apps/tasks/answers/required_texts.h"
+#include "apps/tasks/answers/scorers.h"
 #include "apps/tasks/answers/translator.h"
+#include "core/base/interruption.h"
 #include "core/base/text.h"
 #include "core/cpu/parallel.h"
 #include "data/corpora/empty_text.h"
 #include "data/files/sentences.h"
 #include "data/files/text.h"
 #include "data/files/utf8.h"
+#include "data/n_best/n_best_file.h"
 
 namespace tapestry {
 namespace {
@@ -39,6 +42,7 @@ struct TranslateArguments : FilterArguments {
   std::string n_best_format = "lines";            ///< lines | moses
   std::optional<int64_t> max_source_length = {};  ///< tokens that a source is cut to
   RequiredTextOptions required = {};
+  std::string rescore = {};                       ///< file of the scorers that choose, or ""
   std::string split_sentences = {};  ///< the language whose sentences lines are split into, or ""
 };
 
@@ -115,9 +119,12 @@ class CutTranslations {
 
 class LineTranslator {
  public:
-  LineTranslator(const Translator& models, const TranslateArguments& arguments, LineFilter& filter)
+  /// `rescorer` may be null.
+  LineTranslator(const Translator& models, const TranslateArguments& arguments, Rescorer* rescorer,
+                 LineFilter& filter)
       : models_(models),
         arguments_(arguments),
+        rescorer_(rescorer),
         filter_(filter),
         options_(arguments.search.over(models.config().generation)),
         prefixes_(arguments.prefix, arguments.prefix_column),
@@ -125,6 +132,7 @@ class LineTranslator {
         aligner_(models, arguments.alignments),
         book_(arguments.attention) {
     if (!arguments.split_sentences.empty()) splitter_.emplace(arguments.split_sentences);
+    if (rescorer_ != nullptr) widen_for_rescoring(options_);
     widen_for_distinct_texts(options_);
   }
 
@@ -135,6 +143,7 @@ class LineTranslator {
     aligner_.finish();
     book_.write();
     filter_.finish();
+    if (rescorer_ != nullptr) rescorer_->finish();
     cut_.tell();
     required_.tell();
   }
@@ -145,7 +154,7 @@ class LineTranslator {
     std::vector<size_t> places;  // of the sentences among the answers
     std::vector<PlacedText> placed;
     Sentences sentences{.rows = models_.rows(),
-                        .log_probabilities = scores_tokens() || moses(),
+                        .log_probabilities = scores_tokens() || moses() || rescorer_ != nullptr,
                         .token_log_probabilities = scores_tokens()};
     for (Answer& answer : read(lines, first)) {
       PlacedText text = encode(required_.source(answer.source));
@@ -186,17 +195,18 @@ class LineTranslator {
     translate(models_.models(), sentences, drawing_options(options_), arguments_.batch_size,
               [&](size_t sentence, std::vector<Hypothesis> found) {
                 Answer& answer = answers[places[sentence]];
-                answer.hypotheses = best_translations(std::move(found), arguments_.search.n_best,
+                answer.hypotheses = best_translations(std::move(found), translations_of_a_line(),
                                                       options_, *models_.tokenizers().target);
-                answer.done = !aligner_.wanted();
+                answer.done = !aligner_.wanted() && rescorer_ == nullptr;
                 if (required_.any() && !answer.hypotheses.empty()) {
                   required_.check(answer.hypotheses[0], sentences.constraints[sentence],
                                   answer.number);
                 }
                 print_those_done();
               });
-    if (!aligner_.wanted()) return;
-    align(sentences, placed, places, answers);
+    if (rescorer_ != nullptr) rescore(answers, places);
+    if (aligner_.wanted()) align(sentences, placed, places, answers);
+    for (const size_t place : places) answers[place].done = true;
     print_those_done();
   }
 
@@ -229,6 +239,21 @@ class LineTranslator {
     return text;
   }
 
+  // Of which the n best are printed.
+  int64_t translations_of_a_line() const {
+    return rescorer_ != nullptr ? candidates_of(options_) : arguments_.search.n_best;
+  }
+
+  void rescore(std::vector<Answer>& answers, const std::vector<size_t>& places) const {
+    for (const size_t place : places) {
+      stop_if_asked();
+      Answer& answer = answers[place];
+      answer.hypotheses =
+          rescorer_->best(answer.source, answer.number, std::move(answer.hypotheses),
+                          arguments_.search.n_best, *models_.tokenizers().target);
+    }
+  }
+
   void align(const Sentences& sentences, const std::vector<PlacedText>& placed,
              const std::vector<size_t>& places, std::vector<Answer>& answers) const {
     std::vector<std::vector<Hypothesis>> found;
@@ -236,7 +261,6 @@ class LineTranslator {
     auto alignments = aligner_.align(sentences.sources, placed, found, arguments_.batch_size);
     for (size_t i = 0; i < places.size(); ++i) {
       answers[places[i]].alignments = std::move(alignments[i]);
-      answers[places[i]].done = true;
     }
   }
 
@@ -261,8 +285,8 @@ class LineTranslator {
       const Hypothesis& hypothesis = answer.hypotheses[n];
       const std::string text = one_line(translated_text(tokenizer, hypothesis));
       if (moses()) {
-        out << fmt::format("{} ||| {} ||| F0= {:.6f} ||| {:.6f}", answer.number - 1, in_field(text),
-                           hypothesis.log_probability, hypothesis.score);
+        out << fmt::format("{} ||| {} ||| F0= {:.6f} ||| {:.6f}", answer.number - 1,
+                           as_n_best_field(text), hypothesis.log_probability, hypothesis.score);
       } else {
         out << text;
       }
@@ -276,16 +300,9 @@ class LineTranslator {
     }
   }
 
-  // Moses' decoder writes a bar within text in this form.
-  static std::string in_field(std::string text) {
-    for (size_t at = 0; (at = text.find("|||", at)) != std::string::npos;) {
-      text.replace(at, 3, "&#124;&#124;&#124;");
-    }
-    return text;
-  }
-
   const Translator& models_;
   const TranslateArguments& arguments_;
+  Rescorer* rescorer_;
   LineFilter& filter_;
   SearchOptions options_;
   Prefixes prefixes_;
@@ -307,11 +324,16 @@ int run_translate(const TranslateArguments& arguments) {
   }
   LineFilter filter("translate", arguments);
   set_num_threads(arguments.compute.threads);
+  std::optional<Rescorer> rescorer;
+  if (!arguments.rescore.empty()) {
+    rescorer.emplace(arguments.rescore,
+                     ScorerUse{arguments.compute.device, arguments.models.format});
+  }
   Translator models(arguments.models, arguments.compute.device, "translate", kTranslates,
                     override_languages({}, arguments.search.overrides));
   models.use_shortlist(arguments.search.over(models.config().generation));
   models.limit_sources(arguments.max_source_length);
-  LineTranslator(models, arguments, filter).run();
+  LineTranslator(models, arguments, rescorer ? &*rescorer : nullptr, filter).run();
   return 0;
 }
 
@@ -367,6 +389,10 @@ void add_translate(CLI::App& app, TranslateArguments& arguments) {
       ->excludes(word_scores)
       ->excludes(detail)
       ->capture_default_str();
+  app.add_option("--rescore", arguments.rescore,
+                 "YAML file of scorers with weights (tapestry rescore tunes them): of all "
+                 "translations that a search finds, or of the draws, those with the largest "
+                 "weighted sum, which becomes their score");
   add_alignments(app, arguments.alignments);
   add_attention(app, arguments);
   add_required(app, arguments.required);

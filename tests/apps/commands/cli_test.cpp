@@ -155,7 +155,7 @@ TEST_F(CliTest, HelpGoesToStdoutAndNamesEverySubcommand) {
   const Outcome outcome = tapestry("--help");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(commands().size(), 25u);
+  EXPECT_EQ(commands().size(), 26u);
   for (const std::string& command : commands()) {
     const Outcome help = tapestry(command + " --help");
     EXPECT_EQ(help.code, 0) << command;

@@ -174,6 +174,44 @@ TEST_F(ManyLanguages, AreChosenForScoresAndMeasures) {
   EXPECT_THAT(wrong.err, testing::HasSubstr("such as 'deu_Latn'"));
 }
 
+// And so are the values by which a list of translations gets another order.
+TEST_F(ManyLanguages, AreChosenForScorers) {
+  import();
+  folder_.write("en", "A man\n");
+  folder_.write("de", "Ein Mann\n");
+  folder_.write("list", "0 ||| Ein Mann ||| ||| 0\n");
+  folder_.write("german", "scorers: {model: imported, direction: forward}\n");
+  folder_.write("french",
+                "scorers: {model: imported, direction: forward, source_language: fra_Latn, "
+                "target_language: fra_Latn}\n");
+  folder_.write("back",
+                "scorers: {model: imported, direction: backward, source_language: deu_Latn, "
+                "target_language: eng_Latn}\n");
+  const auto value = [&](const std::string& file) {
+    const std::string line =
+        folder_.output(concat("rescore --source en --n-best list --format moses --scorers ", file));
+    return std::stod(line.substr(line.rfind(' ')));
+  };
+  const auto score = [&](const std::string& options) {
+    return std::stod(folder_.output(concat("score --model imported ", options)));
+  };
+  const double german = score("--source en --target de");
+  EXPECT_NEAR(value("german"), german, 1e-4);
+  EXPECT_GT(std::abs(value("french") - german), 1e-2);
+  EXPECT_NEAR(value("french"),
+              score("--source en --target de --source-language fra_Latn --target-language "
+                    "fra_Latn"),
+              1e-4);
+  EXPECT_NEAR(value("back"),
+              score("--source de --target en --source-language deu_Latn --target-language "
+                    "eng_Latn"),
+              1e-4);
+  folder_.write("wrong", "scorers: {model: imported, direction: forward, target_language: deu}\n");
+  const auto wrong = folder_.run("rescore --source en --n-best list --scorers wrong");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, testing::HasSubstr("such as 'deu_Latn'"));
+}
+
 // A training puts the languages of its config around its pairs, and its model keeps them.
 TEST_F(ManyLanguages, StayWithATrainedModel) {
   import();
