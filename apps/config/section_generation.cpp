@@ -44,6 +44,9 @@ void bind_generation(ConfigSection& s, Config& config) {
          positive());
   s.read("no_repeat_ngram_size", search.no_repeat_ngram_size,
          "No sequence of so many tokens comes twice; 0: off.", at_least(0));
+  s.read("max_repeat", search.max_repeat,
+         "No unit of 1 to 8 tokens comes more often than this in a row in an output; 0: off.",
+         at_least(0));
   s.read("min_new_tokens", search.min_new_tokens, "Tokens before an output may end.", at_least(0));
   s.read("max_new_tokens", search.max_new_tokens,
          "Most tokens of an output; 0: max_length_ratio decides, or the positions of the model.",

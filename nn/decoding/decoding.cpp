@@ -45,6 +45,7 @@ void SearchOptions::validate(const OptionReport& report) const {
   finite("presence_penalty", presence_penalty);
   positive("repetition_penalty", repetition_penalty);
   not_negative("no_repeat_ngram_size", no_repeat_ngram_size);
+  not_negative("max_repeat", max_repeat);
   not_negative("min_new_tokens", min_new_tokens);
   report.expect(max_new_tokens >= 0 && max_new_tokens <= kMostNewTokens, "max_new_tokens",
                 "must be in [0, ", kMostNewTokens, "], got ", max_new_tokens, '.');

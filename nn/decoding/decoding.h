@@ -113,7 +113,8 @@ struct SearchOptions {
   double presence_penalty = 0;       ///< logit -= penalty if it is among the generated tokens
   double repetition_penalty = 1;     ///< > 0; see apply_repetition_penalty()
   int64_t no_repeat_ngram_size = 0;  ///< no n-gram of the prompt and the output twice; 0: off
-  int64_t min_new_tokens = 0;        ///< ends are banned until there are this many tokens before it
+  int64_t max_repeat = 0;      ///< a unit of 1 to 8 tokens comes so many times in a row; 0: off
+  int64_t min_new_tokens = 0;  ///< ends are banned until there are this many tokens before it
   /// The limit of generated tokens, with eos. 0: by max_length_ratio in translation, else by the
   /// model's positions.
   int64_t max_new_tokens = 0;

@@ -76,12 +76,27 @@ void ban_repeated_ngrams(std::span<double> z, const Context& context, int64_t si
   }
 }
 
+void ban_long_repeats(std::span<double> z, std::span<const int32_t> generated, int64_t most) {
+  const auto length = std::ssize(generated);
+  // The last tokens that equal those one unit before them; the next one may go on with them.
+  for (int64_t unit = 1; unit <= std::min(kLongestRepeated, length); ++unit) {
+    int64_t same = 0;
+    while (same < length - unit &&
+           generated[length - 1 - same] == generated[length - 1 - same - unit]) {
+      ++same;
+    }
+    // With it, `same` + 1 tokens repeat what stands before them: so many more units than one.
+    if ((same + 1) / unit >= most) forbid(z, generated[length - unit]);
+  }
+}
+
 void apply_bans(std::span<double> z, const Context& context, const SearchTask& task,
                 const SearchOptions& options) {
   for (const int32_t token : task.banned) forbid(z, token);
   if (options.no_repeat_ngram_size > 0) {
     ban_repeated_ngrams(z, context, options.no_repeat_ngram_size);
   }
+  if (options.max_repeat > 0) ban_long_repeats(z, context.generated, options.max_repeat);
   if (static_cast<int64_t>(context.generated.size()) < options.min_new_tokens) {
     forbid(z, task.eos_id);
     for (const int32_t end : task.more_ends) forbid(z, end);
@@ -91,7 +106,7 @@ void apply_bans(std::span<double> z, const Context& context, const SearchTask& t
 bool has_rules(const SearchOptions& options) {
   return options.frequency_penalty != 0 || options.presence_penalty != 0 ||
          options.repetition_penalty != 1 || options.no_repeat_ngram_size > 0 ||
-         options.min_new_tokens > 0;
+         options.max_repeat > 0 || options.min_new_tokens > 0;
 }
 
 }  // namespace tapestry

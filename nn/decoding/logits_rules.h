@@ -34,8 +34,13 @@ void apply_penalties(std::span<double> z, const Context& context, const SearchOp
 /// Y).
 void ban_repeated_ngrams(std::span<double> z, const Context& context, int64_t size);
 
-/// Sets tokens to -inf that task.banned, no_repeat_ngram_size and min_new_tokens forbid after
-/// `context`.
+/// Sets to -inf each token that would complete a unit of 1 to kLongestRepeated tokens that Y would
+/// then end with `most` + 1 times in a row, most >= 1. X does not count: only outputs run in loops.
+inline constexpr int64_t kLongestRepeated = 8;
+void ban_long_repeats(std::span<double> z, std::span<const int32_t> generated, int64_t most);
+
+/// Sets tokens to -inf that task.banned, no_repeat_ngram_size, max_repeat and min_new_tokens forbid
+/// after `context`.
 void apply_bans(std::span<double> z, const Context& context, const SearchTask& task,
                 const SearchOptions& options);
 

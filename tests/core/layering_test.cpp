@@ -33,8 +33,8 @@ const std::map<std::string, std::set<std::string>> kMayUse = {
 const std::map<std::string, std::vector<std::string>> kRooms = {
     {"nn", {"layers", "attention", "decoding", "models"}},
     {"data",
-     {"files", "chat", "tokenizers", "corpora", "lexicon", "images", "batches", "examples",
-      "scores"}},
+     {"files", "markup", "chat", "tokenizers", "corpora", "lexicon", "images", "batches",
+      "examples", "scores"}},
     {"apps", {"config", "checkpoint", "tasks", "interop", "run", "commands"}},
 };
 

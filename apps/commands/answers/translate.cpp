@@ -6,16 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "apps/commands/answers/aligner.h"
-#include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/answers/prefixes.h"
+#include "apps/commands/answers/translate_arguments.h"
 #include "apps/commands/command.h"
-#include "apps/commands/number_bounds.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/tasks/answers/answered_text.h"
 #include "apps/tasks/answers/least_risk.h"
-#include "apps/tasks/answers/required_texts.h"
 #include "apps/tasks/answers/scorers.h"
 #include "apps/tasks/answers/translator.h"
 #include "core/base/interruption.h"
@@ -32,20 +29,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct TranslateArguments : FilterArguments {
-  SearchArguments search = {};
-  std::string prefix = {};     ///< file with what each translation begins with, or ""
-  bool prefix_column = false;  ///< it is the second column of the input instead
-  AlignmentArguments alignments = {};
-  bool word_scores = false;  ///< behind a tab, the log-probability of each word and of the end
-  std::string detail = {};   ///< "" or "jsonl"
-  std::string n_best_format = "lines";            ///< lines | moses
-  std::optional<int64_t> max_source_length = {};  ///< tokens that a source is cut to
-  RequiredTextOptions required = {};
-  std::string rescore = {};                       ///< file of the scorers that choose, or ""
-  std::string split_sentences = {};  ///< the language whose sentences lines are split into, or ""
-};
-
 // A line of the input, or a sentence of one, with its translations.
 struct Answer {
   std::string source;
@@ -59,9 +42,18 @@ struct Answer {
   bool done = false;
   std::vector<Hypothesis> hypotheses = {};  ///< none for a blank line
   std::vector<Alignment> alignments = {};   ///< one for each, or none
+  RestoredPart restored = {};               ///< if anything is wanted
 };
 
+std::string text_of(const Answer& answer, size_t n, const Tokenizer& tokenizer,
+                    const TextOut& written) {
+  if (answer.restored.marked) return RestoredLines::text(answer.restored, n, written);
+  return n < answer.hypotheses.size() ? written(translated_text(tokenizer, answer.hypotheses[n]))
+                                      : "";
+}
+
 Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer) {
+  const auto as_it_is = [](std::string_view text) { return std::string(text); };
   Json list = Json::array();
   for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
     const Hypothesis& hypothesis = answer.hypotheses[n];
@@ -70,7 +62,7 @@ Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer)
          word_scores(tokenizer, hypothesis.tokens, hypothesis.token_log_probabilities)) {
       words.push_back({{"text", word.text}, {"log_probability", word.log_probability}});
     }
-    list.push_back({{"text", translated_text(tokenizer, hypothesis)},
+    list.push_back({{"text", text_of(answer, n, tokenizer, as_it_is)},
                     {"score", hypothesis.score},
                     {"log_probability", hypothesis.log_probability},
                     {"finished", hypothesis.has_eos && !hypothesis.cut}});
@@ -78,7 +70,7 @@ Json details(const Answer& answer, bool with_prefix, const Tokenizer& tokenizer)
     list.back()["words"] = std::move(words);
     if (!answer.alignments.empty()) list.back()["alignment"] = answer.alignments[n];
   }
-  Json line = {{"source", answer.source}};
+  Json line = {{"source", answer.restored.marked ? answer.restored.line : answer.source}};
   if (with_prefix) line["prefix"] = answer.prefix;
   line["translations"] = std::move(list);
   return line;
@@ -130,6 +122,7 @@ class LineTranslator {
         prefixes_(arguments.prefix, arguments.prefix_column),
         required_(arguments.required, models, options_),
         aligner_(models, arguments.alignments),
+        restored_(models, arguments.restored, arguments.alignments.layer, arguments.batch_size),
         book_(arguments.attention) {
     if (!arguments.split_sentences.empty()) splitter_.emplace(arguments.split_sentences);
     if (rescorer_ != nullptr) widen_for_rescoring(options_);
@@ -168,7 +161,7 @@ class LineTranslator {
         text.tokens.resize(ids.size());
         sentences.sources.push_back(std::move(ids));
         sentences.numbers.push_back(answer.draws);
-        if (aligner_.counts_words()) placed.push_back(std::move(text));
+        if (needs_places()) placed.push_back(std::move(text));
         if (prefixes_.any()) {
           sentences.prefixes.push_back(prefix_tokens(models_, answer.prefix, answer.number));
         }
@@ -197,7 +190,7 @@ class LineTranslator {
                 Answer& answer = answers[places[sentence]];
                 answer.hypotheses = best_translations(std::move(found), translations_of_a_line(),
                                                       options_, *models_.tokenizers().target);
-                answer.done = !aligner_.wanted() && rescorer_ == nullptr;
+                answer.done = finds_all();
                 if (required_.any() && !answer.hypotheses.empty()) {
                   required_.check(answer.hypotheses[0], sentences.constraints[sentence],
                                   answer.number);
@@ -205,7 +198,7 @@ class LineTranslator {
                 print_those_done();
               });
     if (rescorer_ != nullptr) rescore(answers, places);
-    if (aligner_.wanted()) align(sentences, placed, places, answers);
+    if (aligner_.wanted() || restored_.wanted()) align(sentences, placed, places, answers);
     for (const size_t place : places) answers[place].done = true;
     print_those_done();
   }
@@ -215,16 +208,19 @@ class LineTranslator {
     std::vector<Answer> read;
     for (size_t i = 0; i < lines.size(); ++i) {
       const int64_t number = first + static_cast<int64_t>(i) + 1;
-      std::vector<SentencePart> parts;
-      if (splitter_) parts = splitter_->split(lines[i]);
-      if (parts.empty()) parts.push_back({lines[i], {}});
+      std::string line = lines[i];
+      const std::string prefix = prefixes_.take(line);
+      RestoredPart kept;
+      const auto parts = restored_.read(line, splitter_ ? &*splitter_ : nullptr, kept);
       for (const SentencePart& part : parts) {
+        kept.begin = static_cast<size_t>(part.text.data() - line.data());
         read.push_back({.source = std::string(part.text),
+                        .prefix = prefix,
                         .gap = std::string(part.gap),
                         .ends_line = &part == &parts.back(),
                         .number = number,
-                        .draws = sentences_++});
-        read.back().prefix = prefixes_.take(read.back().source);
+                        .draws = sentences_++,
+                        .restored = kept});
       }
     }
     return read;
@@ -233,7 +229,7 @@ class LineTranslator {
   // With places if words are counted.
   PlacedText encode(const std::string& source) const {
     const Tokenizer& tokenizer = *models_.tokenizers().source;
-    if (aligner_.counts_words()) return placed_source(tokenizer, source);
+    if (needs_places()) return placed_source(tokenizer, source);
     PlacedText text{.text = source};
     for (const int32_t id : tokenizer.encode(source)) text.tokens.push_back({.id = id});
     return text;
@@ -258,11 +254,24 @@ class LineTranslator {
              const std::vector<size_t>& places, std::vector<Answer>& answers) const {
     std::vector<std::vector<Hypothesis>> found;
     for (const size_t place : places) found.push_back(answers[place].hypotheses);
-    auto alignments = aligner_.align(sentences.sources, placed, found, arguments_.batch_size);
-    for (size_t i = 0; i < places.size(); ++i) {
-      answers[places[i]].alignments = std::move(alignments[i]);
+    std::vector<std::vector<Alignment>> alignments(places.size());
+    if (aligner_.wanted()) {
+      alignments = aligner_.align(sentences.sources, placed, found, arguments_.batch_size);
     }
+    std::vector<RestoredLines::ToAlign> parts;
+    for (size_t i = 0; i < places.size(); ++i) {
+      Answer& answer = answers[places[i]];
+      answer.alignments = std::move(alignments[i]);
+      if (restored_.wanted()) parts.push_back({&answer.restored, placed[i], answer.hypotheses});
+    }
+    if (!parts.empty()) restored_.align(parts);
   }
+
+  // True if a search alone gives the answer, so that it can be printed at once.
+  bool finds_all() const {
+    return !aligner_.wanted() && !restored_.wanted() && rescorer_ == nullptr;
+  }
+  bool needs_places() const { return aligner_.counts_words() || restored_.wanted(); }
 
   bool moses() const { return arguments_.n_best_format == "moses"; }
   bool scores_tokens() const { return arguments_.word_scores || arguments_.detail == "jsonl"; }
@@ -271,6 +280,11 @@ class LineTranslator {
     std::ostream& out = filter_.out();
     const Tokenizer& tokenizer = *models_.tokenizers().target;
     if (!answer.hypotheses.empty() && answer.hypotheses[0].cut) cut_.add(answer.number);
+    if (answer.restored.marked && splitter_) {
+      const auto line = restored_.join(answer.restored, answer.gap, answer.ends_line, as_one_line);
+      if (line) out << *line << '\n';
+      return;
+    }
     for (const Alignment& alignment : answer.alignments) aligner_.write(pharaoh(alignment));
     // A list has as many lines for a line of which nothing can be translated.
     const int64_t missing = arguments_.search.n_best - std::ssize(answer.hypotheses);
@@ -283,7 +297,7 @@ class LineTranslator {
     }
     for (size_t n = 0; n < answer.hypotheses.size(); ++n) {
       const Hypothesis& hypothesis = answer.hypotheses[n];
-      const std::string text = one_line(translated_text(tokenizer, hypothesis));
+      const std::string text = text_of(answer, n, tokenizer, as_one_line);
       if (moses()) {
         out << fmt::format("{} ||| {} ||| F0= {:.6f} ||| {:.6f}", answer.number - 1,
                            as_n_best_field(text), hypothesis.log_probability, hypothesis.score);
@@ -295,10 +309,15 @@ class LineTranslator {
       out << (answer.ends_line ? "\n" : answer.gap);
     }
     for (int64_t i = 0; i < missing && fills; ++i) {
-      out << (moses() ? fmt::format("{} |||  ||| F0= 0 ||| 0", answer.number - 1) : "")
+      const bool blank = answer.hypotheses.empty();  // it may have markup
+      const std::string text = blank ? text_of(answer, 0, tokenizer, as_one_line) : "";
+      out << (moses() ? fmt::format("{} ||| {} ||| F0= 0 ||| 0", answer.number - 1, in_field(text))
+                      : text)
           << (answer.ends_line ? "\n" : answer.gap);
     }
   }
+
+  static std::string as_one_line(std::string_view text) { return one_line(std::string(text)); }
 
   const Translator& models_;
   const TranslateArguments& arguments_;
@@ -310,6 +329,7 @@ class LineTranslator {
   std::optional<SentenceSplitter> splitter_;
   int64_t sentences_ = 0;  // read so far; without a splitter lines
   Aligner aligner_;
+  RestoredLines restored_;
   AttentionBook book_;
   CutTranslations cut_;
 };
@@ -317,10 +337,11 @@ class LineTranslator {
 int run_translate(const TranslateArguments& arguments) {
   arguments.search.validate();
   const bool attends = !arguments.alignments.file.empty() || !arguments.attention.empty();
-  if (arguments.required.annotates() && attends) {
+  const bool restores = !arguments.restored.markup.empty() || arguments.restored.copy_unknown;
+  if (arguments.required.annotates() && (attends || restores)) {
     fail(ErrorKind::kConfig,
          "[translate] --terms-mode soft writes into the lines that the model reads, so that their "
-         "words cannot be counted for --alignments and --attention.");
+         "words cannot be counted for --alignments, --attention, --markup and --copy-unknown.");
   }
   LineFilter filter("translate", arguments);
   set_num_threads(arguments.compute.threads);
@@ -335,75 +356,6 @@ int run_translate(const TranslateArguments& arguments) {
   models.limit_sources(arguments.max_source_length);
   LineTranslator(models, arguments, rescorer ? &*rescorer : nullptr, filter).run();
   return 0;
-}
-
-void add_required(CLI::App& app, RequiredTextOptions& required) {
-  app.add_option(
-      "--terms", required.terms,
-      "file of lines term<TAB>translation: where a line has the term as a whole word (its "
-      "first letter may be a capital), its translation has this text");
-  app.add_option("--terms-mode", required.terms_mode,
-                 "hard (a beam search that ends only with all of them) | soft (the line says it "
-                 "between <term>, <means> and </term>, for models that learnt from such lines, as "
-                 "annotate-terms.sh writes them)")
-      ->check(CLI::IsMember(names_of(RequiredTextOptions::kModes)))
-      ->capture_default_str()
-      ->needs("--terms");
-  app.add_option(
-      "--keep", required.keep,
-      "texts that come out as they went in, as often: urls | emails | numbers | "
-      "placeholders ({name}, %s) | symbols (tokenizer.user_symbols) | /EXPRESSION/; several "
-      "are allowed");
-}
-
-void add_translate(CLI::App& app, TranslateArguments& arguments) {
-  add_models(app, arguments);
-  add_search(app, arguments.search);
-  app.add_option("--max-source-length", arguments.max_source_length,
-                 "tokens of a source line: a longer one is cut, with a warning (default: 2048, or "
-                 "the model's max_position_embeddings if that is more)")
-      ->check(number<int64_t>(at_least(1)));
-  add_input(app, arguments);
-  add_output(app, arguments,
-             "lines that a thread translates at a time; others join as soon as some are done, out "
-             "of windows of 32 times as many that are sorted by length; 1: each line as soon as it "
-             "is read");
-  auto* prefix = app.add_option(
-      "--prefix", arguments.prefix,
-      "file with a line for each line of the input: what its translation begins with; the "
-      "translation may go on inside the prefix's last word");
-  app.add_flag("--prefix-column", arguments.prefix_column,
-               "the same from the input: what stands behind a tab (as with Marian's "
-               "--force-decode)")
-      ->excludes(prefix);
-  auto* word_scores = app.add_flag(
-      "--word-scores", arguments.word_scores,
-      "behind each translation a tab and the log-probability of each word and of the end");
-  auto* detail =
-      add_detail(app, arguments.detail, "jsonl: scores, tokens and words, one object a line");
-  detail->excludes(word_scores);
-  app.add_option("--n-best-format", arguments.n_best_format,
-                 "lines (n for each line, the text alone) | moses (0 ||| text ||| F0= "
-                 "log-probability ||| score, with the number of the line from 0)")
-      ->check(CLI::IsMember({"lines", "moses"}))
-      ->excludes(word_scores)
-      ->excludes(detail)
-      ->capture_default_str();
-  app.add_option("--rescore", arguments.rescore,
-                 "YAML file of scorers with weights (tapestry rescore tunes them): of all "
-                 "translations that a search finds, or of the draws, those with the largest "
-                 "weighted sum, which becomes their score");
-  add_alignments(app, arguments.alignments);
-  add_attention(app, arguments);
-  add_required(app, arguments.required);
-  auto* split = app.add_option(
-      "--split-sentences", arguments.split_sentences,
-      "the language of the input, such as en: each sentence of a line is translated by itself, and "
-      "the translations are put together again");
-  for (const char* other : {"--n-best", "--prefix", "--prefix-column", "--word-scores", "--detail",
-                            "--n-best-format", "--alignments", "--attention"}) {
-    split->excludes(app.get_option(other));
-  }
 }
 
 }  // namespace

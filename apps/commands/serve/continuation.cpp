@@ -26,7 +26,8 @@ std::vector<Field> continuation_fields(std::vector<Field> own) {
       {"stream", FieldType::kBoolean, "the answer as server-sent events"},
       {"stream_options", FieldType::kObject, "include_usage: counts of tokens at the end"},
       {"frequency_penalty", FieldType::kNumber, "as in the config"},
-      {"presence_penalty", FieldType::kNumber, "as in the config"}};
+      {"presence_penalty", FieldType::kNumber, "as in the config"},
+      {"max_repeat", FieldType::kInteger, "as in the config"}};
   own.insert(own.end(), std::begin(kFields), std::end(kFields));
   return own;
 }
@@ -50,6 +51,7 @@ Wanted::Wanted(const Service& service, const ServedModel& model, const Call& cal
   options.top_k = call.integer("top_k", options.top_k);
   options.frequency_penalty = call.number("frequency_penalty", options.frequency_penalty);
   options.presence_penalty = call.number("presence_penalty", options.presence_penalty);
+  options.max_repeat = call.integer("max_repeat", options.max_repeat);
   options.seed = call.seed() ? *call.seed() : std::random_device()();
   const int64_t most = service.arguments().max_tokens;
   const char* const field =

@@ -6,7 +6,8 @@
 #include "apps/commands/serve/http_error.h"
 #include "apps/commands/serve/languages.h"
 #include "apps/tasks/answers/result_alignments.h"
-#include "data/corpora/empty_text.h"
+#include "apps/tasks/answers/unit_alignment.h"
+#include "data/markup/tag_transfer.h"
 
 namespace tapestry {
 namespace {
@@ -15,6 +16,15 @@ namespace {
 Json json_of(const DetectedLanguage& language) {
   return {{"confidence", std::round(1e4 * language.probability) / 100},
           {"language", language.code}};
+}
+
+// A source as the model reads it, as the search cut it.
+PlacedText read_source(const ServedModel& model, const std::string& line, size_t number) {
+  PlacedText placed = placed_source(*model.pairs().tokenizers().source, line);
+  std::vector<int32_t> ids = placed.ids();
+  model.pairs().cut_source(ids, static_cast<int64_t>(number) + 1);
+  placed.tokens.resize(ids.size());
+  return placed;
 }
 
 // A list for each line: the words of the source and of the best translation that belong together.
@@ -26,10 +36,8 @@ Json alignments_of(ServedModel& model, const std::vector<std::string>& lines,
   std::vector<size_t> of_lines;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (found[i].empty()) continue;
-    places.push_back(placed_source(*model.pairs().tokenizers().source, lines[i]));
+    places.push_back(read_source(model, lines[i], i));
     sources.push_back(places.back().ids());
-    model.pairs().cut_source(sources.back(), static_cast<int64_t>(i) + 1);  // as the search did
-    places.back().tokens.resize(sources.back().size());
     best.push_back({found[i][0]});
     of_lines.push_back(i);
   }
@@ -43,18 +51,49 @@ Json alignments_of(ServedModel& model, const std::vector<std::string>& lines,
   return list;
 }
 
+// The texts of a request, line by line. HTML has a line for each block.
 struct AskedTexts {
+  std::vector<MarkedText> marked = {};  // none of plain text
   std::vector<std::string> lines = {};
   std::vector<size_t> counts = {};  // of the lines of each text
 
-  explicit AskedTexts(const std::vector<std::string>& texts) {
+  AskedTexts(const std::vector<std::string>& texts, bool html) {
     for (const std::string& text : texts) {
-      const std::vector<std::string> of_text = lines_of_text(text);
+      if (html) marked.push_back(read_markup(text, MarkupFormat::kHtml));
+      const std::vector<std::string> of_text = lines_of_text(html ? marked.back().text : text);
       counts.push_back(of_text.size());
       lines.insert(lines.end(), of_text.begin(), of_text.end());
     }
   }
 };
+
+// The n-th answer to each line, aligned with the text that the line is of.
+using AlignedAnswers = std::vector<std::vector<AlignedText>>;
+AlignedAnswers aligned_answers(ServedModel& model, const AskedTexts& asked,
+                               const std::vector<std::vector<Hypothesis>>& found,
+                               const CallEnd& end) {
+  AlignedAnswers aligned(found.size());
+  std::vector<PlacedText> placed(found.size());
+  std::vector<PartToAlign> parts;
+  for (size_t text = 0, i = 0; text < asked.counts.size(); ++text) {
+    const size_t last = i + asked.counts[text];
+    for (size_t begin = 0; i < last; begin += asked.lines[i++].size() + 1) {
+      if (found[i].empty()) continue;
+      placed[i] = read_source(model, asked.lines[i], i);
+      for (const Hypothesis& one : found[i]) {
+        parts.push_back({&asked.marked[text], begin, &placed[i], one.tokens});
+      }
+    }
+  }
+  if (parts.empty()) return aligned;
+  const Turns::Turn turn(model.computing(), end);
+  auto each = align_units(model.pairs(), parts, {.batch_size = model.batch_size()});
+  auto next = each.begin();
+  for (size_t i = 0; i < found.size(); ++i) {
+    for (size_t n = 0; n < found[i].size(); ++n) aligned[i].push_back(std::move(*next++));
+  }
+  return aligned;
+}
 
 SearchOptions options_of(const ServedModel& model, const Call& call) {
   const int64_t alternatives = call.integer("alternatives", 0);
@@ -70,36 +109,75 @@ SearchOptions options_of(const ServedModel& model, const Call& call) {
   return options;
 }
 
-Reply answer_translate(const Service& service, const Call& call) {
-  if (const std::string format = call.text("format", "text"); format != "text") {
-    refuse(400, "the field 'format' must be text, got '", format, "'.");
+// Whether the texts of a request are HTML.
+bool asks_html(const Call& call) {
+  const std::string format = call.text("format", "text");
+  if (format != "text" && format != "html") {
+    refuse(400, "the field 'format' must be text or html, got '", format, "'.");
   }
+  return format == "html";
+}
+
+// What writes answer `n` to a text whose lines are [first, first + count).
+class Answers {
+ public:
+  Answers(ServedModel& model, const AskedTexts& asked,
+          const std::vector<std::vector<Hypothesis>>& found, const CallEnd& end)
+      : model_(model), asked_(asked), found_(found) {
+    if (!asked.marked.empty()) aligned_ = aligned_answers(model, asked, found, end);
+  }
+
+  std::string text(size_t text, size_t first, size_t n) const {
+    std::string answer;
+    AlignedText aligned;
+    for (size_t i = first; i < first + asked_.counts[text]; ++i) {
+      const std::string gap = i > first ? "\n" : "";
+      const bool is_there = n < found_[i].size();
+      if (asked_.marked.empty()) {
+        answer += gap + (is_there ? model_.text_of(found_[i][n]) : "");
+      } else {
+        aligned.append(is_there ? aligned_[i][n] : AlignedText{}, gap);
+      }
+    }
+    if (asked_.marked.empty()) return answer;
+    return with_markup(asked_.marked[text], aligned,
+                       [](std::string_view piece) { return std::string(piece); });
+  }
+
+ private:
+  const ServedModel& model_;
+  const AskedTexts& asked_;
+  const std::vector<std::vector<Hypothesis>>& found_;
+  AlignedAnswers aligned_;
+};
+
+Reply answer_translate(const Service& service, const Call& call) {
   const std::vector<std::string> texts = call.texts("q");
-  const auto [held, detected] = translator_of(service, call, texts[0]);
+  const AskedTexts asked(texts, asks_html(call));
+  const auto [held, detected] =
+      translator_of(service, call, asked.marked.empty() ? texts[0] : asked.marked[0].text);
   ServedModel& model = *held;
   const SearchOptions options = options_of(model, call);
-  const AskedTexts asked(texts);
   const Service::Admitted admitted(service, std::ssize(asked.lines));
   const auto found = model.translate(asked.lines, options, call.end);
   // Answer n of a text has answer n of each of its lines.
   Json translated = Json::array(), others = Json::array(), aligned = Json::array();
   const bool aligns = call.is_true("alignments");
   const Json alignments = aligns ? alignments_of(model, asked.lines, found, call.end) : Json();
+  const Answers written(model, asked, found, call.end);
   size_t first = 0;
-  for (const size_t count : asked.counts) {
-    std::vector<std::string> answers(static_cast<size_t>(options.n_best));
-    for (size_t n = 0; n < answers.size(); ++n) {
-      for (size_t i = first; i < first + count; ++i) {
-        if (i > first) answers[n] += '\n';
-        if (n < found[i].size()) answers[n] += model.text_of(found[i][n]);
-      }
+  for (size_t text = 0; text < asked.counts.size(); ++text) {
+    std::vector<std::string> answers;
+    for (int64_t n = 0; n < options.n_best; ++n) {
+      answers.push_back(written.text(text, first, static_cast<size_t>(n)));
     }
     translated.push_back(answers[0]);
     others.push_back(std::vector<std::string>(answers.begin() + 1, answers.end()));
+    const size_t last = first + asked.counts[text];
     Json of_text = Json::array();
-    for (size_t i = first; aligns && i < first + count; ++i) of_text.push_back(alignments[i]);
+    for (size_t i = first; aligns && i < last; ++i) of_text.push_back(alignments[i]);
     aligned.push_back(std::move(of_text));
-    first += count;
+    first = last;
   }
   const bool listed = call.body.at("q").is_array();
   Json json = {{"translatedText", listed ? translated : translated[0]}};
@@ -139,10 +217,12 @@ extern const Endpoint kTranslateEndpoint{
     {{"q", FieldType::kTextOrTexts, "what to translate", true},
      {"source", FieldType::kText, "language, or auto; models named like de-en have languages"},
      {"target", FieldType::kText, "language"},
-     {"format", FieldType::kText, "text"},
+     {"format", FieldType::kText,
+      "text, or html: each tag comes out as it went in, around the words that its own became"},
      {"alternatives", FieldType::kInteger, "further translations of each text"},
      {"alignments", FieldType::kBoolean,
-      "for each line the pairs of a word of the source and one of the translation, from 0"},
+      "for each line the pairs of a word of the source and one of the translation, from 0; of "
+      "HTML the lines are its blocks, without tags"},
      {"model", FieldType::kText, "name of a model, instead of languages"},
      {"seed", FieldType::kInteger, "of draws, if the model's config draws"}},
     answer_translate};

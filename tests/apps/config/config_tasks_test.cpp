@@ -153,7 +153,7 @@ const Keys kKeys[] = {
       "generation.top_k=5", "generation.top_p=0.9", "generation.min_p=0.1",
       "generation.frequency_penalty=0.25", "generation.presence_penalty=-0.5",
       "generation.repetition_penalty=1.25", "generation.no_repeat_ngram_size=3",
-      "generation.min_new_tokens=2", "generation.max_new_tokens=9"}},
+      "generation.max_repeat=4", "generation.min_new_tokens=2", "generation.max_new_tokens=9"}},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, TaskKeysTest, testing::ValuesIn(kKeys),

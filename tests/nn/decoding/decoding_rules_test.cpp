@@ -28,6 +28,8 @@ const Rules kRules[] = {
     {"no_unigram_twice", {.no_repeat_ngram_size = 1}},
     {"no_bigram_twice", {.no_repeat_ngram_size = 2}},
     {"no_trigram_twice", {.no_repeat_ngram_size = 3}},
+    {"no_unit_twice_in_a_row", {.max_repeat = 1}},
+    {"no_unit_three_times_in_a_row", {.max_repeat = 2}},
     {"min_new_tokens", {.min_new_tokens = 3}},
     {"no_unigram_and_no_eos", {.no_repeat_ngram_size = 1, .min_new_tokens = 6}},  // a dead end
     {"everything",
@@ -150,6 +152,29 @@ TEST(NoRepeatNgram, NoNgramStandsTwice) {
             EXPECT_TRUE(
                 seen.insert(Tokens(h.tokens.begin() + i, h.tokens.begin() + i + size)).second)
                 << size << "-gram at " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(MaxRepeat, NoUnitComesMoreOftenInARow) {
+  for (const int64_t beams : {1, 4}) {
+    for (const bool do_sample : {false, true}) {
+      if (do_sample && beams > 1) continue;
+      for (const int64_t most : {1, 2, 3}) {
+        Stutter model;
+        SearchTask task = task_of({60});
+        task.force_eos = false;
+        const auto found = search(
+            model, task,
+            {.num_beams = beams, .n_best = beams, .do_sample = do_sample, .max_repeat = most});
+        for (const Hypothesis& h : found.at(0)) {
+          Tokens first;
+          for (const int32_t token : h.tokens) {
+            first.push_back(token);
+            EXPECT_LE(most_in_a_row(first), most) << first.size();
           }
         }
       }

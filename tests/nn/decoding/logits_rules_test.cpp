@@ -104,6 +104,35 @@ TEST(RepeatedNgrams, AreBannedAcrossPromptAndOutput) {
   EXPECT_EQ(banned({}, {}, 1), Tokens{});
 }
 
+TEST(LongRepeats, AreBannedWhereAUnitWouldComeOnceTooOften) {
+  const auto banned = [](const Tokens& generated, int64_t most) {
+    Row z(6, 0.0);
+    ban_long_repeats(z, generated, most);
+    Tokens ids;
+    for (int32_t v = 0; v < 6; ++v) {
+      if (z[v] == kForbidden) ids.push_back(v);
+    }
+    return ids;
+  };
+  EXPECT_EQ(banned({}, 1), Tokens{});
+  EXPECT_EQ(banned({4}, 1), Tokens{4});
+  EXPECT_EQ(banned({4}, 2), Tokens{});
+  EXPECT_EQ(banned({1, 4, 4}, 2), Tokens{4});
+  EXPECT_EQ(banned({1, 4, 4, 4}, 4), Tokens{});
+  EXPECT_EQ(banned({1, 2, 1}, 1), (Tokens{1, 2}));            // 1 1, 1 2 1 2
+  EXPECT_EQ(banned({1, 2, 1, 2, 1}, 2), Tokens{2});           // 1 2 three times
+  EXPECT_EQ(banned({5, 2, 1, 2, 1, 2}, 2), Tokens{1});        // 2 1 three times
+  EXPECT_EQ(banned({0, 1, 2, 0, 1, 2, 0, 1}, 2), Tokens{2});  // 0 1 2 three times
+  EXPECT_EQ(banned({0, 1, 2, 0, 1, 2, 0}, 2), Tokens{});
+  EXPECT_EQ(banned({1, 1, 2, 1, 1, 2}, 3), Tokens{});
+  Tokens eight = {0, 1, 2, 3, 4, 5, 0, 2};
+  for (int i = 0; i < 7; ++i) eight.push_back(eight[i]);
+  EXPECT_EQ(banned(eight, 1), (Tokens{0, 2}));  // 0 0, and the unit of eight
+  Tokens nine = {0, 1, 2, 3, 4, 5, 0, 2, 5};
+  for (int i = 0; i < 8; ++i) nine.push_back(nine[i]);
+  EXPECT_EQ(banned(nine, 1), Tokens{2});  // 2 2; a unit of nine may come twice
+}
+
 TEST(Bans, HoldBannedTokensNgramsAndAnEarlyEos) {
   const SearchTask task{.eos_id = 3, .banned = {0, 4}};
   Row z(6, 1.0);
@@ -119,6 +148,7 @@ TEST(HasRules, SeesEachRuleAlone) {
   EXPECT_TRUE(has_rules({.presence_penalty = -0.1}));
   EXPECT_TRUE(has_rules({.repetition_penalty = 1.1}));
   EXPECT_TRUE(has_rules({.no_repeat_ngram_size = 3}));
+  EXPECT_TRUE(has_rules({.max_repeat = 1}));
   EXPECT_TRUE(has_rules({.min_new_tokens = 1}));
 }
 

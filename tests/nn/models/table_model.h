@@ -116,6 +116,20 @@ struct Question {
   }
 };
 
+/// How often the unit of 1 to 8 tokens that ends the list comes in a row there, at most.
+inline int64_t most_in_a_row(const Tokens& tokens) {
+  int64_t most = 0;
+  for (int64_t unit = 1; unit <= std::min<int64_t>(8, std::ssize(tokens)); ++unit) {
+    const Tokens last(tokens.end() - unit, tokens.end());
+    int64_t times = 0;
+    for (int64_t end = std::ssize(tokens); end >= unit; end -= unit, ++times) {
+      if (Tokens(tokens.begin() + end - unit, tokens.begin() + end) != last) break;
+    }
+    most = std::max(most, times);
+  }
+  return most;
+}
+
 /// The possible next tokens, by the rules of nn/decoding/decoding.h.
 struct Choices {
   std::vector<double> logits, log_probabilities;  ///< after the penalties
@@ -144,6 +158,9 @@ inline Choices choices(const Question& q, const Tokens& generated, const SearchO
       gram.push_back(v);
       if (gram == Tokens(sequence.begin() + i, sequence.begin() + i + n)) allowed = false;
     }
+    Tokens longer = generated;
+    longer.push_back(v);
+    if (options.max_repeat > 0 && most_in_a_row(longer) > options.max_repeat) allowed = false;
     if (allowed) result.allowed.push_back(v);
   }
   for (const double z : result.logits) result.log_probabilities.push_back(z - std::log(total));

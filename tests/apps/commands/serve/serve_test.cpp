@@ -151,6 +151,8 @@ TEST_F(ServeTest, ContinuesAsTheCommandDoesWithTheSameSeedForManyClients) {
     return line.substr(prompt.size(), line.size() - prompt.size() - 1);
   };
   EXPECT_EQ(ask({{"temperature", 0}, {"max_tokens", 6}}), expected("--temperature 0"));
+  EXPECT_EQ(ask({{"temperature", 0}, {"max_tokens", 6}, {"max_repeat", 1}}),
+            expected("--temperature 0 --max-repeat 1"));
   std::vector<std::string> of_seed;
   for (int seed = 1; seed <= 6; ++seed) {
     of_seed.push_back(expected(concat("--do-sample --temperature 1.5 --seed ", seed)));

@@ -39,6 +39,44 @@ TEST_F(ServeTest, AlignmentsAreTheCommands) {
   EXPECT_EQ(server.end(), 0) << server.log();
 }
 
+TEST_F(ServeTest, HtmlComesOutAsByTheCommand) {
+  ServerProcess server(*folder_, {"--model", model("translation")});
+  const std::vector<std::string> lines = sentences();
+  const std::string first = lines[0].substr(0, lines[0].find(' ')),
+                    rest = lines[0].substr(lines[0].find(' '));
+  const std::string html = concat("<p class=\"a\"><b>", first, "</b>", rest, "</p><p>", lines[1],
+                                  "<br></p> <p>&lt;", lines[2], "</p>");
+  const std::string expected = lines_of(folder_->output(
+      "translate --model translation --markup html --split-sentences en", html + "\n"))[0];
+  const auto asked = [&](ServedJson body) {
+    body["format"] = "html";
+    return server.post("/translate", body).json();
+  };
+  EXPECT_EQ(asked({{"q", html}}).at("translatedText"), expected);
+  // Line ends are white space: between blocks they are kept.
+  std::string wrapped = html, kept = expected;
+  wrapped.replace(wrapped.find("</p> <p>") + 4, 1, "\n\n");
+  kept.replace(kept.find("</p> <p>") + 4, 1, "\n\n");
+  wrapped.replace(wrapped.find(rest), 1, "\n");
+  const ServedJson two = asked({{"q", {wrapped, "<hr>", ""}}, {"alternatives", 1}});
+  EXPECT_EQ(two.at("translatedText"), (std::vector<std::string>{kept, "<hr>", ""}));
+  const std::string other = two.at("alternatives").at(0).at(0);
+  for (const char* const tag : {"<p class=\"a\">", "<b>", "</b>", "<br>"}) {
+    EXPECT_EQ(other.find(tag), other.rfind(tag)) << other;
+    EXPECT_THAT(other, HasSubstr(tag));
+  }
+  EXPECT_EQ(asked({{"q", html}, {"alignments", true}}).at("alignments").size(), 3u);
+  const HttpAnswer refused = server.post("/translate", {{"q", html}, {"format", "rtf"}});
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, HasSubstr("'format' must be text or html, got 'rtf'"));
+  const ServedJson description = server.get("/openapi.json").json();
+  EXPECT_THAT(description["paths"]["/translate"]["post"]["requestBody"]["content"]
+                         ["application/json"]["schema"]["properties"]["format"]
+                             .dump(),
+              HasSubstr("text, or html"));
+  EXPECT_EQ(server.end(), 0) << server.log();
+}
+
 TEST_F(ServeTest, LanguagesAreDetectedByAClassifierOfThem) {
   model("translation");
   {
