@@ -311,7 +311,8 @@ class LineTranslator {
     for (int64_t i = 0; i < missing && fills; ++i) {
       const bool blank = answer.hypotheses.empty();  // it may have markup
       const std::string text = blank ? text_of(answer, 0, tokenizer, as_one_line) : "";
-      out << (moses() ? fmt::format("{} ||| {} ||| F0= 0 ||| 0", answer.number - 1, in_field(text))
+      out << (moses() ? fmt::format("{} ||| {} ||| F0= 0 ||| 0", answer.number - 1,
+                                    as_n_best_field(text))
                       : text)
           << (answer.ends_line ? "\n" : answer.gap);
     }

@@ -48,7 +48,7 @@ RequiredTexts::RequiredTexts(const RequiredTextOptions& options, const Translato
   const bool hard = !options.keep.empty() || !options.annotates();
   if (hard && (search.do_sample || search.mbr_samples > 0)) {
     fail(ErrorKind::kConfig, "[translate] --terms and --keep need a search, ",
-         search.do_sample ? "--do-sample" : "--mbr", " draws tokens.");
+         search.mbr_samples > 0 ? "--mbr" : "--do-sample", " draws tokens.");
   }
   edges_ = token_edges(*models.tokenizers().target);
   symbols_ = std::ranges::count(options.keep, std::string(RequiredTextOptions::kSymbols)) > 0;

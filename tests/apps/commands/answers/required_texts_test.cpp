@@ -58,9 +58,9 @@ TEST_F(RequiredTextsTest, TermsStandInTheTranslation) {
     const size_t each = search.find("--n-best") == std::string::npos ? 1 : 2;
     ASSERT_EQ(lines.size(), 6 * each);
     for (size_t n = 0; n < each; ++n) {
-      EXPECT_EQ(count(lines[0 * each + n], "mu lo"), 1) << search << lines[0 * each + n];
-      EXPECT_EQ(count(lines[3 * each + n], "mu lo"), 2) << search << lines[3 * each + n];
-      EXPECT_EQ(count(lines[4 * each + n], "mu lo"), 1) << "its first letter may be a capital";
+      EXPECT_GE(count(lines[0 * each + n], "mu lo"), 1) << search << lines[0 * each + n];
+      EXPECT_GE(count(lines[3 * each + n], "mu lo"), 2) << search << lines[3 * each + n];
+      EXPECT_GE(count(lines[4 * each + n], "mu lo"), 1) << "its first letter may be a capital";
       for (const size_t line : {1, 2, 5}) {
         EXPECT_EQ(lines[line * each + n], plain[line * each + n]) << search;
       }
@@ -72,7 +72,7 @@ TEST_F(RequiredTextsTest, TermsStandInTheTranslation) {
 TEST_F(RequiredTextsTest, TermsAreInTheShortlistAndBesideAPrefix) {
   ASSERT_EQ(folder_->run("shortlist --model run --output lex.s2t").code, 0) << folder_->messages();
   const Lines lines = translate("--shortlist lex.s2t --shortlist-size 1 --terms terms.tsv");
-  EXPECT_EQ(count(lines[3], "mu lo"), 2) << lines[3];
+  EXPECT_GE(count(lines[3], "mu lo"), 2) << lines[3];
   const Lines after = translate("--prefix-column --terms terms.tsv", "ba ce\tmu lo\nba ce\tce\n");
   EXPECT_EQ(after[0].substr(0, 5), "mu lo");
   EXPECT_EQ(count(after[0], "mu lo"), 1) << "the prefix has it";
@@ -118,7 +118,7 @@ TEST_F(RequiredTextsTest, SoftTermsStandInTheSource) {
     links += '\n';
   }
   folder_->write("links", links);
-  const std::string script = concat(TAPESTRY_SOURCE_DIR, "/apps/annotate-terms.sh ");
+  const std::string script = project_file("apps/annotate-terms.sh") + " ";
   const std::string files = concat(folder_->path("train.src"), ' ', folder_->path("train.tgt"), ' ',
                                    folder_->path("links"));
   ASSERT_EQ(std::system(concat(script, files, " 0.5 7 > ", folder_->path("marked.src")).c_str()),
