@@ -44,10 +44,11 @@ std::string pattern_of(std::string_view kind) {
   if (kind == "urls") return R"((?:(?:https?|ftp)://|www\.)[^\s<>"']*[^\s<>"'.,;:!?()\[\]{}])";
   if (kind == "emails") return R"([\p{L}\p{N}._%+-]+@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+)";
   // With what stands between digits: 1,234.5 and 12:30 and 2026-11-28.
-  if (kind == "numbers") return R"((?<![\p{L}\p{N}_])\d+(?:[.,:/-]\d+)*(?![\p{L}\p{N}_]))";
+  if (kind == "numbers")
+    return R"((?<![\p{L}\p{N}_])(?<!\p{N}[.,:/-])\d+(?:[.,:/-]\d+)*(?![\p{L}\p{N}_]))";
   // {name}, {{name}}, ${name}, %s, %1$d, %-5.2f
   if (kind == "placeholders") {
-    return R"(\{\{[^{}\s]+\}\}|\$?\{[^{}\s]*\}|(?<!\d)%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?)"
+    return R"(\{\{[^{}]+\}\}|\$?\{[^{}\s]*\}|(?<!\d)%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?)"
            R"((?:hh?|ll?|[zjt])?[diouxXeEfgGcsp@](?![\p{L}\p{N}_]))";
   }
   if (kind.size() > 2 && kind.front() == '/' && kind.back() == '/') {

@@ -34,7 +34,7 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
     {"nn", {"layers", "attention", "decoding", "models"}},
     {"data",
      {"files", "markup", "chat", "tokenizers", "corpora", "lexicon", "images", "batches",
-      "examples", "scores"}},
+      "examples", "scores", "n_best"}},
     {"apps", {"config", "checkpoint", "tasks", "interop", "run", "commands"}},
 };
 

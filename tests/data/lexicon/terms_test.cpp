@@ -78,7 +78,7 @@ TEST(KeptTexts, AreFoundByTheirKinds) {
   EXPECT_THAT(kept({"numbers"}, "1,234.5 at 12:30 on 2026-11-28; 7 x4 4x 50% v2.0 3."),
               ElementsAre("1,234.5", "12:30", "2026-11-28", "7", "50", "3"));
   EXPECT_THAT(kept({"placeholders"}, "{name} ${HOME} {{ x }} {{x.y}} %s %1$d %-5.2f 100% sure {}"),
-              ElementsAre("{name}", "${HOME}", "{ x }", "{{x.y}}", "%s", "%1$d", "%-5.2f", "{}"));
+              ElementsAre("{name}", "${HOME}", "{{ x }}", "{{x.y}}", "%s", "%1$d", "%-5.2f", "{}"));
   EXPECT_THAT(kept({"numbers", "urls", "/[A-Z]{3}-\\d+/"}, "ABC-12 https://x.de/34 56"),
               ElementsAre("ABC-12", "https://x.de/34", "56"));
   EXPECT_THAT(kept({}, "12"), IsEmpty());

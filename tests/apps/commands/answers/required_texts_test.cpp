@@ -70,6 +70,7 @@ TEST_F(RequiredTextsTest, TermsStandInTheTranslation) {
 }
 
 TEST_F(RequiredTextsTest, TermsAreInTheShortlistAndBesideAPrefix) {
+  run();
   ASSERT_EQ(folder_->run("shortlist --model run --output lex.s2t").code, 0) << folder_->messages();
   const Lines lines = translate("--shortlist lex.s2t --shortlist-size 1 --terms terms.tsv");
   EXPECT_GE(count(lines[3], "mu lo"), 2) << lines[3];
