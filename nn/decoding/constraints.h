@@ -30,6 +30,7 @@ class ConstraintTracker {
   /// `phrases` have at least one token each. Both must outlive this.
   ConstraintTracker(const std::vector<std::vector<int32_t>>& phrases, const TokenEdges& edges)
       : phrases_(&phrases), edges_(&edges), met_(phrases.size(), false) {}
+  ConstraintTracker(const std::vector<std::vector<int32_t>>&, TokenEdges&&) = delete;
 
   void add(int32_t token);
   void add(std::span<const int32_t> tokens) {

@@ -58,7 +58,8 @@ TEST(ConstraintTracker, DoesNotEndInsideAWord) {
 
 TEST(ConstraintTracker, OffersWhatGoesOn) {
   const Phrases phrases = {{4, 5}, {6}};
-  ConstraintTracker tracker(phrases, {});
+  const TokenEdges edges;
+  ConstraintTracker tracker(phrases, edges);
   EXPECT_EQ(tracker.next(), (Tokens{4, 6}));
   EXPECT_EQ(tracker.tokens(), 0);
   tracker.add(4);
