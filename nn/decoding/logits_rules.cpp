@@ -33,6 +33,34 @@ void forbid(std::span<double> z, int32_t token) {
   if (token >= 0 && token < static_cast<int64_t>(z.size())) z[token] = kForbidden;
 }
 
+// Calls f(token) for each token that would complete an n-gram of `size` that is there.
+template <class F>
+void for_repeated_ngrams(const Context& context, int64_t size, F&& f) {
+  const std::vector<int32_t> sequence = joined(context);
+  const auto length = static_cast<int64_t>(sequence.size());
+  if (size > length) return;
+  const auto last = sequence.end() - (size - 1);  // the beginning of the n-gram, already generated
+  for (auto begin = sequence.begin(); begin + (size - 1) != sequence.end(); ++begin) {
+    if (std::equal(last, sequence.end(), begin)) f(begin[size - 1]);
+  }
+}
+
+// Calls f(token) for each token that would repeat a unit once too often.
+template <class F>
+void for_long_repeats(std::span<const int32_t> generated, int64_t most, F&& f) {
+  const auto length = std::ssize(generated);
+  // The last tokens that equal those one unit before them; the next one may go on with them.
+  for (int64_t unit = 1; unit <= std::min(kLongestRepeated, length); ++unit) {
+    int64_t same = 0;
+    while (same < length - unit &&
+           generated[length - 1 - same] == generated[length - 1 - same - unit]) {
+      ++same;
+    }
+    // With it, `same` + 1 tokens repeat what stands before them: so many more units than one.
+    if ((same + 1) / unit >= most) f(generated[length - unit]);
+  }
+}
+
 }  // namespace
 
 void apply_frequency_penalty(std::span<double> z, std::span<const int32_t> generated,
@@ -67,27 +95,11 @@ void apply_penalties(std::span<double> z, const Context& context, const SearchOp
 }
 
 void ban_repeated_ngrams(std::span<double> z, const Context& context, int64_t size) {
-  const std::vector<int32_t> sequence = joined(context);
-  const auto length = static_cast<int64_t>(sequence.size());
-  if (size > length) return;
-  const auto last = sequence.end() - (size - 1);  // the beginning of the n-gram, already generated
-  for (auto begin = sequence.begin(); begin + (size - 1) != sequence.end(); ++begin) {
-    if (std::equal(last, sequence.end(), begin)) forbid(z, begin[size - 1]);
-  }
+  for_repeated_ngrams(context, size, [&](int32_t token) { forbid(z, token); });
 }
 
 void ban_long_repeats(std::span<double> z, std::span<const int32_t> generated, int64_t most) {
-  const auto length = std::ssize(generated);
-  // The last tokens that equal those one unit before them; the next one may go on with them.
-  for (int64_t unit = 1; unit <= std::min(kLongestRepeated, length); ++unit) {
-    int64_t same = 0;
-    while (same < length - unit &&
-           generated[length - 1 - same] == generated[length - 1 - same - unit]) {
-      ++same;
-    }
-    // With it, `same` + 1 tokens repeat what stands before them: so many more units than one.
-    if ((same + 1) / unit >= most) forbid(z, generated[length - unit]);
-  }
+  for_long_repeats(generated, most, [&](int32_t token) { forbid(z, token); });
 }
 
 void apply_bans(std::span<double> z, const Context& context, const SearchTask& task,
@@ -107,6 +119,20 @@ bool has_rules(const SearchOptions& options) {
   return options.frequency_penalty != 0 || options.presence_penalty != 0 ||
          options.repetition_penalty != 1 || options.no_repeat_ngram_size > 0 ||
          options.max_repeat > 0 || options.min_new_tokens > 0;
+}
+
+bool rules_bind(const Context& context, const SearchOptions& options) {
+  SearchOptions without_bans = options;
+  without_bans.no_repeat_ngram_size = without_bans.max_repeat = without_bans.min_new_tokens = 0;
+  bool binds = has_rules(without_bans) || std::ssize(context.generated) < options.min_new_tokens;
+  const auto found = [&](int32_t) { binds = true; };
+  if (!binds && options.max_repeat > 0) {
+    for_long_repeats(context.generated, options.max_repeat, found);
+  }
+  if (!binds && options.no_repeat_ngram_size > 0) {
+    for_repeated_ngrams(context, options.no_repeat_ngram_size, found);
+  }
+  return binds;
 }
 
 }  // namespace tapestry

@@ -47,4 +47,7 @@ void apply_bans(std::span<double> z, const Context& context, const SearchTask& t
 /// True if `options` have any rule that depends on the context.
 bool has_rules(const SearchOptions& options);
 
+/// True if they change or forbid any token after `context`.
+bool rules_bind(const Context& context, const SearchOptions& options);
+
 }  // namespace tapestry

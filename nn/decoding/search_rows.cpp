@@ -215,13 +215,16 @@ bool find_best(NextToken& model, const std::vector<int32_t>& tokens,
                const std::vector<SearchRow>& rows, const SearchTask& task,
                const SearchOptions& options, size_t count,
                std::vector<std::vector<Candidate>>& candidates) {
-  // A token that is forced or wanted may be any, and its logit must be known.
-  const bool plain =
-      !options.do_sample && !has_rules(options) && std::ranges::none_of(rows, [](const auto& row) {
-        return row.only >= 0 || !row.wanted.empty();
-      });
-  if (!plain) return false;
-  if (count == 1 && !task.log_probabilities) {
+  // A token that is forced or wanted may be any, and its logit must be known. Where only tokens are
+  // asked for, rules matter in the steps in which they bind.
+  const bool only_tokens = count == 1 && !task.log_probabilities;
+  const bool rules = has_rules(options);
+  const auto needs_logits = [&](const SearchRow& row) {
+    return row.only >= 0 || !row.wanted.empty() ||
+           (rules && (!only_tokens || rules_bind(row.context, options)));
+  };
+  if (options.do_sample || std::ranges::any_of(rows, needs_logits)) return false;
+  if (only_tokens) {
     const Tensor largest = model.largest(tokens, task.banned);
     if (largest.defined()) {
       take_largest(largest, rows, task, candidates);

@@ -350,5 +350,51 @@ TEST_P(DecodingRules, AnyOfSeveralEndsEndsASequence) {
   }
 }
 
+// A table that finds the best token of a row itself.
+class TableWithLargest : public TableModel {
+ public:
+  using TableModel::TableModel;
+  Tensor largest(const std::vector<int32_t>& tokens, const std::vector<int32_t>& banned) override {
+    const Tensor logits = step(tokens);
+    ++found;
+    std::vector<int32_t> best;
+    for (int64_t r = 0; r < logits.shape()[0]; ++r) {
+      const double* z = logits.data<double>() + r * kTableVocab;
+      int32_t token = -1;
+      for (int32_t v = 0; v < kTableVocab; ++v) {
+        if (std::count(banned.begin(), banned.end(), v) > 0) continue;
+        if (token < 0 || z[v] > z[token]) token = v;
+      }
+      best.push_back(token);
+    }
+    return Tensor::from(best, {std::ssize(best)});
+  }
+  int found = 0;  ///< steps of which it was asked for the best only
+};
+
+// Without log-probabilities the logits are read where rules bind, with the same tokens.
+TEST(GreedyWithRules, ReadsLogitsOnlyWhereTheyBind) {
+  int found = 0, steps = 0;
+  for (const SearchOptions& options :
+       {SearchOptions{.num_beams = 1, .no_repeat_ngram_size = 3},
+        SearchOptions{.num_beams = 1, .max_repeat = 2},
+        SearchOptions{.num_beams = 1, .max_repeat = 1, .min_new_tokens = 4}}) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      const Table table(seed);
+      SearchTask task = task_of({12, 12});
+      TableModel plain(table);
+      const std::vector<Hypothesis> expected = generate(plain, task, options);
+      task.log_probabilities = false;
+      TableWithLargest model(table);
+      const std::vector<Hypothesis> tokens = generate(model, task, options);
+      for (size_t i = 0; i < tokens.size(); ++i) EXPECT_EQ(tokens[i].tokens, expected[i].tokens);
+      found += model.found;
+      steps += model.steps;
+    }
+  }
+  EXPECT_GT(found, steps / 4);
+  EXPECT_LT(found, steps);
+}
+
 }  // namespace
 }  // namespace tapestry

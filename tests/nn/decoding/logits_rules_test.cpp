@@ -152,5 +152,35 @@ TEST(HasRules, SeesEachRuleAlone) {
   EXPECT_TRUE(has_rules({.min_new_tokens = 1}));
 }
 
+// They bind where a row of logits changes.
+TEST(RulesBind, AgreesWithWhatTheRulesDo) {
+  const SearchOptions rules[] = {{.no_repeat_ngram_size = 2},
+                                 {.no_repeat_ngram_size = 3, .max_repeat = 1},
+                                 {.max_repeat = 1},
+                                 {.max_repeat = 2},
+                                 {.min_new_tokens = 3}};
+  const SearchTask task{.eos_id = 3};
+  int binding = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    Tokens generated;
+    const uint64_t length = philox_below({seed, 0, 0}, 100, 9);
+    for (uint64_t i = 0; i < length; ++i) {
+      generated.push_back(static_cast<int32_t>(philox_below({seed, 0, 0}, i, 3)));
+    }
+    const Context context{.prompt = {}, .generated = generated};
+    for (const SearchOptions& options : rules) {
+      Row z(6, 1.0);
+      apply_bans(z, context, task, options);
+      const bool changes = z != Row(6, 1.0);
+      EXPECT_EQ(rules_bind(context, options), changes) << "seed " << seed;
+      binding += changes ? 1 : 0;
+    }
+  }
+  EXPECT_GT(binding, 500);
+  EXPECT_LT(binding, 1900);
+  EXPECT_TRUE(rules_bind({}, {.repetition_penalty = 1.1}));
+  EXPECT_FALSE(rules_bind({}, {}));
+}
+
 }  // namespace
 }  // namespace tapestry
