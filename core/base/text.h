@@ -1,8 +1,9 @@
-// Lists as text.
+// Lists as text, and texts in a text.
 #pragma once
 
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace tapestry {
 
@@ -16,6 +17,19 @@ std::string join(const Range& parts, const char* separator) {
     before = separator;
   }
   return out.str();
+}
+
+/// Replaces each `from` in the text, from the left; nothing if `from` is empty.
+inline void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  size_t at = text.find(from);
+  if (from.empty() || at == std::string::npos) return;
+  std::string replaced;
+  size_t begin = 0;
+  for (; at != std::string::npos; at = text.find(from, begin)) {
+    replaced.append(text, begin, at - begin).append(to);
+    begin = at + from.size();
+  }
+  text = replaced.append(text, begin);
 }
 
 }  // namespace tapestry

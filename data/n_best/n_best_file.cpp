@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "data/files/text.h"
 #include "data/files/utf8.h"
 
@@ -11,12 +12,6 @@ namespace tapestry {
 namespace {
 
 constexpr std::string_view kBar = "|||", kWrittenBar = "&#124;&#124;&#124;";
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-}
 
 std::string_view without_spaces(std::string_view text) {
   const size_t begin = text.find_first_not_of(' ');

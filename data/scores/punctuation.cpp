@@ -11,12 +11,6 @@ void emit_first_apart(Symbols& out, char32_t a, char32_t b) { out += {U' ', a, U
 
 }  // namespace
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-}
-
 void replace_entities(std::string& text) {
   if (text.find('&') == std::string::npos) return;
   replace_all(text, "&quot;", "\"");

@@ -3,14 +3,13 @@
 
 #include <string_view>
 
+#include "core/base/text.h"
 #include "data/scores/ngrams.h"
 
 namespace tapestry::scores {
 
 /// Undoes &quot; &amp; &lt; and &gt;, in this order.
 void replace_entities(std::string& text);
-
-void replace_all(std::string& text, std::string_view from, std::string_view to);
 
 /// Puts spaces around every symbol that `parts` is true of.
 template <class Parts>

@@ -8,9 +8,9 @@ namespace tapestry::word_rules_of {
 WordRule::Split mteval_13a(const std::string&) {
   return [](std::string_view line) {
     std::string text(line);
-    scores::replace_all(text, "<skipped>", "");
-    scores::replace_all(text, "-\n", "");
-    scores::replace_all(text, "\n", " ");
+    replace_all(text, "<skipped>", "");
+    replace_all(text, "-\n", "");
+    replace_all(text, "\n", " ");
     scores::replace_entities(text);
     return scores::split_western(U' ' + decode_utf8(text) + U' ');
   };

@@ -5,24 +5,13 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "data/tokenizers/parts/pre_tokenizers.h"
 #include "data/tokenizers/parts/text_pattern.h"
 #include "data/tokenizers/parts/unicode_text.h"
 
 namespace tapestry::tokenizers {
 namespace {
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  size_t at = text.find(from);
-  if (from.empty() || at == std::string::npos) return;
-  std::string replaced;
-  size_t begin = 0;
-  for (; at != std::string::npos; at = text.find(from, begin)) {
-    replaced.append(text, begin, at - begin).append(to);
-    begin = at + from.size();
-  }
-  text = replaced.append(text, begin);
-}
 
 std::string joined(const std::vector<std::string>& tokens) {
   std::string text;
