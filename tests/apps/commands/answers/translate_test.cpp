@@ -480,27 +480,5 @@ TEST_F(TranslateTest, FillMaskRestoresLines) {
   EXPECT_EQ(folder_->run("fill-mask --top-k 2 --model infilling", "ba\n").code, 2);
 }
 
-TEST_F(TranslateTest, ScoreAlignsPairsAsTheirTranslationWas) {
-  const std::string source = "ba ce di\nlo mu ha ba\nfo\n";
-  folder_->write("pairs.src", source);
-  const std::string model = concat("--model ", one());
-  for (const std::string units : {"words", "tokens"}) {
-    const std::string how = concat(" --alignment-units ", units, " --alignments ");
-    folder_->write("pairs.tgt",
-                   folder_->output(concat("translate ", model, how, "as.told"), source));
-    const std::string pairs = concat("score ", model, " --source pairs.src --target pairs.tgt ");
-    const Lines plain = lines_of(folder_->output(pairs, ""));
-    EXPECT_EQ(lines_of(folder_->output(concat(pairs, how, "as.scored"), "")), plain);
-    const std::string told = read_file(folder_->path("as.told"));
-    EXPECT_EQ(read_file(folder_->path("as.scored")), told);
-    const Lines behind = lines_of(folder_->output(concat(pairs, how, "-"), ""));
-    EXPECT_EQ(behind.at(1), concat(plain.at(1), " ||| ", lines_of(told).at(1)));
-  }
-  const auto alone =
-      folder_->run(concat("score ", model, " --target pairs.tgt --alignments x"), "");
-  EXPECT_NE(alone.code, 0);
-  EXPECT_THAT(alone.err, HasSubstr("--source"));
-}
-
 }  // namespace
 }  // namespace tapestry
