@@ -17,6 +17,7 @@ text() {  # of a file that may be compressed
   case $1 in
     *.gz) gzip -dc -- "$1" ;;
     *.xz) xz -dc -- "$1" ;;
+    *.bz2) bzip2 -dc -- "$1" ;;
     *.zst) zstd -dcq -- "$1" ;;
     *) cat -- "$1" ;;
   esac

@@ -1,6 +1,7 @@
 #include "data/lexicon/terms.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "core/base/error.h"
@@ -26,17 +27,6 @@ std::string with_lower_first(std::string_view text) {
   size_t end = 0;
   next_code_point(text, end);
   return lower_case(text.substr(0, end)) + std::string(text.substr(end));
-}
-
-std::vector<RequiredText> without_overlaps(std::vector<RequiredText> found) {
-  std::ranges::stable_sort(found, [](const RequiredText& a, const RequiredText& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
-  });
-  std::vector<RequiredText> kept;
-  for (RequiredText& text : found) {
-    if (kept.empty() || text.begin >= kept.back().end) kept.push_back(std::move(text));
-  }
-  return kept;
 }
 
 // What each kind finds.
@@ -147,20 +137,21 @@ std::vector<RequiredText> KeptTexts::find(std::string_view line) const {
       if (!is_blank(text)) found.push_back({begin, end, std::string(text)});
     }
   }
-  return without_overlaps(std::move(found));
+  return found;
 }
 
-std::vector<RequiredText> merged(std::vector<RequiredText> first,
-                                 const std::vector<RequiredText>& others) {
-  const size_t own = first.size();
-  for (const RequiredText& other : others) {
-    const bool overlaps = std::any_of(
-        first.begin(), first.begin() + static_cast<int64_t>(own),
-        [&](const RequiredText& text) { return text.begin < other.end && other.begin < text.end; });
-    if (!overlaps) first.push_back(other);
+std::vector<RequiredText> without_overlaps(std::vector<RequiredText> texts) {
+  const auto size = [](const RequiredText& text) { return text.end - text.begin; };
+  std::ranges::stable_sort(texts, std::greater(), size);
+  std::vector<RequiredText> kept;
+  for (RequiredText& text : texts) {
+    const bool overlaps = std::ranges::any_of(kept, [&](const RequiredText& other) {
+      return text.begin < other.end && other.begin < text.end;
+    });
+    if (!overlaps) kept.push_back(std::move(text));
   }
-  std::ranges::sort(first, {}, &RequiredText::begin);
-  return first;
+  std::ranges::sort(kept, {}, &RequiredText::begin);
+  return kept;
 }
 
 std::string annotated(std::string_view line, const std::vector<RequiredText>& terms) {

@@ -56,14 +56,14 @@ class KeptTexts {
   static constexpr const char* kKinds[] = {"urls", "emails", "numbers", "placeholders"};
 
   KeptTexts();
-  /// Each is one of kKinds or a regular expression between slashes. Of two texts that begin at one
-  /// place the longer one is kept. Throws Error(kConfig) for another kind or an expression that is
-  /// none.
+  /// Each is one of kKinds or a regular expression between slashes. Throws Error(kConfig) for
+  /// another kind or an expression that is none.
   explicit KeptTexts(const std::vector<std::string>& kinds);
   KeptTexts(KeptTexts&&) noexcept;
   KeptTexts& operator=(KeptTexts&&) noexcept;
   ~KeptTexts();
 
+  /// In the order of the kinds; they may overlap.
   std::vector<RequiredText> find(std::string_view line) const;
 
  private:
@@ -71,9 +71,8 @@ class KeptTexts {
   std::unique_ptr<const Patterns> patterns_;
 };
 
-/// Both lists without those of `others` that overlap one of `first`; by their places.
-std::vector<RequiredText> merged(std::vector<RequiredText> first,
-                                 const std::vector<RequiredText>& others);
+/// Of texts that overlap the longest, of equally long ones the first; by their places.
+std::vector<RequiredText> without_overlaps(std::vector<RequiredText> texts);
 
 /// The line with each term between marks: "<term> source <means> target </term>". A model that
 /// learnt from such lines takes the target text or a form of it.

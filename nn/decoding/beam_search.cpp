@@ -45,47 +45,38 @@ bool is_decided(const LiveSentence& sentence, double best_live, int64_t length,
   return sentence.finished.back().score >= bound;
 }
 
-using Phrases = std::vector<std::vector<int32_t>>;
-
 // Hypotheses with tokens of phrases have paid for them, so that they would lose to those without:
 // they compete only with those that have as many. Each such bank gives its best candidate first,
 // then its second best, the bank with most tokens before the others.
 class Banks {
  public:
-  Banks(const LiveSentence& sentence, const Phrases& phrases, const SearchTask& task)
-      : task_(task) {
-    for (const Beam& beam : sentence.beams) {
-      trackers_.emplace_back(phrases, task.edges).add(beam.generated);
-    }
-  }
+  Banks(const LiveSentence& sentence, const SearchTask& task) : sentence_(sentence), task_(task) {}
 
   // A hypothesis that would end has said all: while a phrase is missing it may only go on with one,
   // and only if no other hypothesis has more of them, since a phrase at the end is rarely right.
-  void keep_open(std::span<const std::vector<Candidate>> rows, bool any_finished,
-                 std::vector<std::vector<Candidate>>& kept) const {
+  std::vector<std::vector<Candidate>> open(std::span<const std::vector<Candidate>> rows) const {
+    std::vector<std::vector<Candidate>> kept(rows.begin(), rows.end());
     int64_t most = 0;
-    for (const ConstraintTracker& tracker : trackers_) most = std::max(most, tracker.tokens());
+    for (size_t b = 0; b < rows.size(); ++b) most = std::max(most, tracker(b).tokens());
     for (size_t b = 0; b < rows.size(); ++b) {
-      kept.emplace_back();
-      const bool complete = trackers_[b].all_met();
-      const bool said_all = !complete && task_.is_end(rows[b].at(0).token);
-      if (said_all && (any_finished || trackers_[b].tokens() < most)) continue;
-      const std::vector<int32_t> wanted = trackers_[b].next();
-      for (const Candidate& c : rows[b]) {
-        const bool fits = said_all ? std::ranges::binary_search(wanted, c.token)
-                                   : complete || !task_.is_end(c.token);
-        if (fits) kept.back().push_back(c);
-      }
+      if (tracker(b).all_met()) continue;
+      const bool said_all = task_.is_end(rows[b].at(0).token);
+      const bool goes_on = sentence_.finished.empty() && tracker(b).tokens() == most;
+      std::vector<int32_t> wanted;
+      if (said_all && goes_on) wanted = tracker(b).next();
+      std::erase_if(kept[b], [&](const Candidate& c) {
+        return said_all ? !std::ranges::binary_search(wanted, c.token) : task_.is_end(c.token);
+      });
     }
+    return kept;
   }
 
   // Once a hypothesis has ended, those that lack a phrase and have less probability already could
   // win only by their length, which loops make long: they are left out.
-  void drop_hopeless(const std::vector<Hypothesis>& finished,
-                     std::vector<Candidate>& candidates) const {
-    if (finished.empty()) return;
+  void drop_hopeless(std::vector<Candidate>& candidates) const {
+    if (sentence_.finished.empty()) return;
     const double best =
-        std::ranges::max(finished, {}, &Hypothesis::log_probability).log_probability;
+        std::ranges::max(sentence_.finished, {}, &Hypothesis::log_probability).log_probability;
     std::erase_if(candidates, [&](const Candidate& c) {
       return c.log_probability <= best && !with(c).all_met();
     });
@@ -111,14 +102,15 @@ class Banks {
   std::vector<size_t> unmet(const Candidate& c) const { return with(c).unmet(); }
 
  private:
+  const ConstraintTracker& tracker(size_t beam) const { return *sentence_.beams[beam].constraints; }
   ConstraintTracker with(const Candidate& c) const {
-    ConstraintTracker tracker = trackers_[static_cast<size_t>(c.beam)];
-    if (!task_.is_end(c.token)) tracker.add(c.token);
-    return tracker;
+    ConstraintTracker longer = tracker(static_cast<size_t>(c.beam));
+    if (!task_.is_end(c.token)) longer.add(c.token);
+    return longer;
   }
 
+  const LiveSentence& sentence_;
   const SearchTask& task_;
-  std::vector<ConstraintTracker> trackers_;
 };
 
 // A place for each bank, besides those of a search without phrases.
@@ -164,18 +156,16 @@ std::vector<Candidate> take_places(LiveSentence& sentence, const std::vector<Can
   return {};
 }
 
-std::vector<Candidate> advance_with_phrases(LiveSentence& sentence, const Phrases& phrases,
+std::vector<Candidate> advance_with_phrases(LiveSentence& sentence,
                                             std::span<const std::vector<Candidate>> rows,
                                             int64_t length, const SearchTask& task,
                                             const SearchOptions& options) {
-  const Banks banks(sentence, phrases, task);
-  std::vector<std::vector<Candidate>> open;
-  banks.keep_open(rows, !sentence.finished.empty(), open);
-  std::vector<Candidate> candidates = best_first(open);
-  banks.drop_hopeless(sentence.finished, candidates);
-  const std::vector<Candidate> ordered = banks.in_turn(candidates);
+  const Banks banks(sentence, task);
+  std::vector<Candidate> candidates = best_first(banks.open(rows));
+  banks.drop_hopeless(candidates);
+  const int64_t places = places_for(sentence.beams[0].constraints->phrases(), options);
   std::vector<Candidate> next =
-      take_places(sentence, ordered, places_for(phrases, options), length, task, options);
+      take_places(sentence, banks.in_turn(candidates), places, length, task, options);
   if (!next.empty() || !sentence.finished.empty()) return next;
   // The limit, or a lack of allowed tokens: the hypothesis with most of the phrases.
   const Candidate last = banks.in_turn(best_first(rows)).at(0);
@@ -187,20 +177,16 @@ std::vector<Candidate> advance_with_phrases(LiveSentence& sentence, const Phrase
 
 }  // namespace
 
-size_t candidates_of_beams(const SearchTask& task, const SearchOptions& options) {
+size_t candidates_of_beams(const SearchTask& task, int64_t beams) {
   // Each of k beams may end with each of the end tokens, and k candidates must remain to continue.
-  // Behind a phrase the best tokens may go on with its last word, so that one needs more.
-  constexpr int64_t kLeastWithPhrases = 4;
-  const int64_t beams =
-      task.constraints.empty() ? options.num_beams : std::max(kLeastWithPhrases, options.num_beams);
   return static_cast<size_t>((2 + std::ssize(task.more_ends)) * beams);
 }
 
 std::vector<Candidate> advance_beams(LiveSentence& sentence,
                                      std::span<const std::vector<Candidate>> rows, int64_t length,
                                      const SearchTask& task, const SearchOptions& options) {
-  if (const Phrases* phrases = constraints_of(task, sentence.index)) {
-    return advance_with_phrases(sentence, *phrases, rows, length, task, options);
+  if (sentence.has_constraints()) {
+    return advance_with_phrases(sentence, rows, length, task, options);
   }
   return take_places(sentence, best_first(rows), options.num_beams, length, task, options);
 }
@@ -209,7 +195,7 @@ void beam_search(NextToken& model, const SearchTask& task, const SearchOptions& 
                  const SearchQueue& queue) {
   options.validate();
   check(!options.do_sample, "beam_search", "expected a search without do_sample.");
-  run_search(model, task, options, candidates_of_beams(task, options), queue,
+  run_search(model, task, options, candidates_of_beams(task, options.num_beams), queue,
              [&](LiveSentence& sentence, std::span<const std::vector<Candidate>> rows,
                  int64_t length) { return advance_beams(sentence, rows, length, task, options); });
 }

@@ -94,7 +94,7 @@ std::vector<int32_t> ConstraintTracker::next() const {
   return tokens;
 }
 
-int64_t constraint_tokens(const std::vector<std::vector<int32_t>>& phrases) {
+int64_t constraint_tokens(const Phrases& phrases) {
   int64_t count = 0;
   for (const auto& phrase : phrases) count += std::ssize(phrase);
   return count;

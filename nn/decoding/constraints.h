@@ -7,6 +7,9 @@
 
 namespace tapestry {
 
+/// Texts as tokens, at least one each.
+using Phrases = std::vector<std::vector<int32_t>>;
+
 /// Which tokens of a vocabulary are parts of words at their edges, by id.
 struct TokenEdges {
   std::vector<bool> continues_word;  ///< glued to the token before it, and begins within a word
@@ -27,10 +30,10 @@ struct TokenEdges {
 /// that they complete, so that a phrase that is asked for twice must come twice.
 class ConstraintTracker {
  public:
-  /// `phrases` have at least one token each. Both must outlive this.
-  ConstraintTracker(const std::vector<std::vector<int32_t>>& phrases, const TokenEdges& edges)
+  /// Both must outlive this.
+  ConstraintTracker(const Phrases& phrases, const TokenEdges& edges)
       : phrases_(&phrases), edges_(&edges), met_(phrases.size(), false) {}
-  ConstraintTracker(const std::vector<std::vector<int32_t>>&, TokenEdges&&) = delete;
+  ConstraintTracker(const Phrases&, TokenEdges&&) = delete;
 
   void add(int32_t token);
   void add(std::span<const int32_t> tokens) {
@@ -39,6 +42,7 @@ class ConstraintTracker {
 
   /// True if the output may end here.
   bool all_met() const;
+  const Phrases& phrases() const { return *phrases_; }
   /// Tokens of phrases that are met, or begun by the last tokens.
   int64_t tokens() const;
   /// Tokens that begin an unmet phrase here, or go on with the one that is begun; ascending.
@@ -51,7 +55,7 @@ class ConstraintTracker {
   void drop_front();
   std::vector<bool> met_at_end() const;
 
-  const std::vector<std::vector<int32_t>>* phrases_;
+  const Phrases* phrases_;
   const TokenEdges* edges_;
   std::vector<bool> met_;
   std::vector<int32_t> window_;  // the last tokens, which begin unmet phrases
@@ -60,6 +64,6 @@ class ConstraintTracker {
 };
 
 /// Tokens of all phrases.
-int64_t constraint_tokens(const std::vector<std::vector<int32_t>>& phrases);
+int64_t constraint_tokens(const Phrases& phrases);
 
 }  // namespace tapestry

@@ -201,7 +201,7 @@ struct SearchTask {
   /// Per sentence, the phrases that its output must contain, as ConstraintTracker says; none: none.
   /// An output may end only with all of them, unless the limit ends it. The search of a sentence
   /// that has phrases is a beam search, also beside greedy ones; nothing is drawn.
-  std::vector<std::vector<std::vector<int32_t>>> constraints = {};
+  std::vector<Phrases> constraints = {};
   TokenEdges edges = {};  ///< of the vocabulary, for these phrases
   /// Per sentence, the tokens of an encoder's input over the same vocabulary; none: the repetition
   /// penalty sees only what the decoder reads.

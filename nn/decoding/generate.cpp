@@ -10,13 +10,11 @@ void generate(NextToken& model, const SearchTask& task, const SearchOptions& opt
   SearchOptions checked = options;
   checked.num_beams = checked.n_best = 1;
   checked.validate();
-  const bool constrained = !task.constraints.empty();
-  check(!constrained || !options.do_sample, "search", "constraints need a search without draws.");
+  check(task.constraints.empty() || !options.do_sample, "search",
+        "constraints need a search without draws.");
   const auto advance = [&](LiveSentence& sentence, std::span<const std::vector<Candidate>> rows,
                            int64_t length) -> std::vector<Candidate> {
-    if (constraints_of(task, sentence.index) != nullptr) {
-      return advance_beams(sentence, rows, length, task, checked);
-    }
+    if (sentence.has_constraints()) return advance_beams(sentence, rows, length, task, checked);
     const Candidate& chosen = rows[0].at(0);
     Hypothesis result = hypothesis_of(sentence.beams[0], chosen, length, task, options);
     // The hook is called for the last token, too.
@@ -27,8 +25,7 @@ void generate(NextToken& model, const SearchTask& task, const SearchOptions& opt
     sentence.finished.push_back(std::move(result));
     return {};
   };
-  const size_t count = constrained ? candidates_of_beams(task, checked) : 1;
-  run_search(model, task, checked, count, queue, advance);
+  run_search(model, task, checked, 1, queue, advance);
 }
 
 std::vector<Hypothesis> generate(NextToken& model, const SearchTask& task,

@@ -33,6 +33,11 @@ void forbid(std::span<double> z, int32_t token) {
   if (token >= 0 && token < static_cast<int64_t>(z.size())) z[token] = kForbidden;
 }
 
+bool has_penalties(const SearchOptions& options) {
+  return options.frequency_penalty != 0 || options.presence_penalty != 0 ||
+         options.repetition_penalty != 1;
+}
+
 // Calls f(token) for each token that would complete an n-gram of `size` that is there.
 template <class F>
 void for_repeated_ngrams(const Context& context, int64_t size, F&& f) {
@@ -116,15 +121,12 @@ void apply_bans(std::span<double> z, const Context& context, const SearchTask& t
 }
 
 bool has_rules(const SearchOptions& options) {
-  return options.frequency_penalty != 0 || options.presence_penalty != 0 ||
-         options.repetition_penalty != 1 || options.no_repeat_ngram_size > 0 ||
-         options.max_repeat > 0 || options.min_new_tokens > 0;
+  return has_penalties(options) || options.no_repeat_ngram_size > 0 || options.max_repeat > 0 ||
+         options.min_new_tokens > 0;
 }
 
 bool rules_bind(const Context& context, const SearchOptions& options) {
-  SearchOptions without_bans = options;
-  without_bans.no_repeat_ngram_size = without_bans.max_repeat = without_bans.min_new_tokens = 0;
-  bool binds = has_rules(without_bans) || std::ssize(context.generated) < options.min_new_tokens;
+  bool binds = has_penalties(options) || std::ssize(context.generated) < options.min_new_tokens;
   const auto found = [&](int32_t) { binds = true; };
   if (!binds && options.max_repeat > 0) {
     for_long_repeats(context.generated, options.max_repeat, found);

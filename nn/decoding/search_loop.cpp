@@ -45,8 +45,9 @@ class Loop {
       for (const LiveSentence& s : live_) {
         for (size_t b = 0; b < s.beams.size(); ++b) rows.push_back(row_of(s, b));
       }
-      if (!find_best(model_, tokens_, rows, task_, options_, count_, candidates_)) {
-        find_candidates(model_.step(tokens_), rows, task_, options_, count_, candidates_);
+      const size_t count = candidates_of_step();
+      if (!find_best(model_, tokens_, rows, task_, options_, count, candidates_)) {
+        find_candidates(model_.step(tokens_), rows, task_, options_, count, candidates_);
       }
       go_on();
     }
@@ -66,18 +67,15 @@ class Loop {
       fresh.push_back({i / task_.draws, prompt});
       tokens_.push_back(prompt.back());
       live_.push_back({i, prompts_.max_length(i), {{{}, 0}}});
+      if (task_.constraints.empty()) continue;
+      const Phrases& phrases = task_.constraints[static_cast<size_t>(i / task_.draws)];
+      if (!phrases.empty()) live_.back().beams[0].constraints.emplace(phrases, task_.edges);
     }
     model_.add(fresh);
   }
 
   SearchRow row_of(const LiveSentence& s, size_t beam) const {
     const Beam& b = s.beams[beam];
-    std::vector<int32_t> wanted;
-    if (const auto* phrases = constraints_of(task_, s.index)) {
-      ConstraintTracker tracker(*phrases, task_.edges);
-      tracker.add(b.generated);
-      wanted = tracker.next();
-    }
     return {.context = {prompts_[s.index], b.generated, prompts_.source(s.index)},
             .log_probability = b.log_probability,
             .beam = static_cast<int32_t>(beam),
@@ -85,7 +83,14 @@ class Loop {
             .seed = prompts_.seed(s.index),
             .only = prompts_.only(s.index, std::ssize(b.generated) + 1),
             .chosen = prompts_.chosen(s.index),
-            .wanted = std::move(wanted)};
+            .wanted = b.constraints ? b.constraints->next() : std::vector<int32_t>()};
+  }
+
+  // Behind a phrase the best tokens may go on with its last word, so that one needs more.
+  size_t candidates_of_step() const {
+    constexpr int64_t kBeams = 4;
+    const bool constrained = std::ranges::any_of(live_, &LiveSentence::has_constraints);
+    return constrained ? std::max(count_, candidates_of_beams(task_, kBeams)) : count_;
   }
 
   // Each sentence chooses among the candidates of its rows, and the rows of the model follow.
@@ -127,6 +132,8 @@ class Loop {
       beams.push_back(
           {parent.generated, c.log_probability, token_log_probabilities(parent, c, task_)});
       beams.back().generated.push_back(c.token);
+      beams.back().constraints = parent.constraints;
+      if (parent.constraints) beams.back().constraints->add(c.token);
     }
     sentence.beams = std::move(beams);
   }
@@ -173,12 +180,6 @@ class Drawn {
 };
 
 }  // namespace
-
-const std::vector<std::vector<int32_t>>* constraints_of(const SearchTask& task, int64_t answer) {
-  if (task.constraints.empty()) return nullptr;
-  const auto& phrases = task.constraints.at(static_cast<size_t>(answer / task.draws));
-  return phrases.empty() ? nullptr : &phrases;
-}
 
 void run_search(NextToken& model, const SearchTask& task, const SearchOptions& options,
                 size_t count, const SearchQueue& queue, const Advance& advance) {

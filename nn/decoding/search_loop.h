@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace tapestry {
 struct Beam {
   std::vector<int32_t> generated;
   double log_probability;
-  std::vector<double> token_log_probabilities = {};  ///< if the task asks for them
+  std::vector<double> token_log_probabilities = {};   ///< if the task asks for them
+  std::optional<ConstraintTracker> constraints = {};  ///< if its sentence has any
 };
 
 /// A sentence that is searched, with a row for each beam.
@@ -22,6 +24,8 @@ struct LiveSentence {
   int64_t max_length;
   std::vector<Beam> beams;
   std::vector<Hypothesis> finished = {};  ///< best first
+
+  bool has_constraints() const { return beams[0].constraints.has_value(); }
 };
 
 /// Decides how a sentence continues: candidates[b] are those of its beam b, and `length` counts the
@@ -30,18 +34,16 @@ struct LiveSentence {
 using Advance = std::function<std::vector<Candidate>(
     LiveSentence& sentence, std::span<const std::vector<Candidate>> candidates, int64_t length)>;
 
-/// The phrases of SearchTask::constraints for an answer; null if there are none.
-const std::vector<std::vector<int32_t>>* constraints_of(const SearchTask& task, int64_t answer);
-
 /// The rule of beam search.
 std::vector<Candidate> advance_beams(LiveSentence& sentence,
                                      std::span<const std::vector<Candidate>> candidates,
                                      int64_t length, const SearchTask& task,
                                      const SearchOptions& options);
-/// Candidates that it needs of each row.
-size_t candidates_of_beams(const SearchTask& task, const SearchOptions& options);
+/// Candidates that it needs of each row, with so many beams.
+size_t candidates_of_beams(const SearchTask& task, int64_t beams);
 
-/// Runs until the queue has no more sentences and all are done. Each row has `count` candidates.
+/// Runs until the queue has no more sentences and all are done. Each row has `count` candidates, or
+/// more in steps with constraints.
 void run_search(NextToken& model, const SearchTask& task, const SearchOptions& options,
                 size_t count, const SearchQueue& queue, const Advance& advance);
 

@@ -63,13 +63,13 @@ struct TranslationInput {
   Tensor source;   ///< (B, S) int32, each row ends with eos
   Tensor lengths;  ///< (B) int32
   SearchIds ids = {};
-  std::vector<int64_t> sequence_ids = {};                           ///< as in SearchTask
-  std::vector<std::vector<int32_t>> prefixes = {};                  ///< as in SearchTask
-  std::vector<std::vector<int32_t>> chosen = {};                    ///< as in SearchTask
-  std::vector<std::vector<std::vector<int32_t>>> constraints = {};  ///< as in SearchTask
-  TokenEdges edges = {};                                            ///< as in SearchTask
-  bool log_probabilities = true;                                    ///< as in SearchTask
-  bool token_log_probabilities = false;                             ///< as in SearchTask
+  std::vector<int64_t> sequence_ids = {};           ///< as in SearchTask
+  std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
+  std::vector<std::vector<int32_t>> chosen = {};    ///< as in SearchTask
+  std::vector<Phrases> constraints = {};            ///< as in SearchTask
+  TokenEdges edges = {};                            ///< as in SearchTask
+  bool log_probabilities = true;                    ///< as in SearchTask
+  bool token_log_probabilities = false;             ///< as in SearchTask
   int64_t sentences_at_once = 0;  ///< of each thread that translates, as in SearchTask
 };
 

@@ -34,11 +34,15 @@ CLI::Option* add_input(CLI::App& app, FilterArguments& arguments) {
       ->capture_default_str();
 }
 
-void add_output(CLI::App& app, FilterArguments& arguments, const char* batch) {
-  app.add_option("--output", arguments.output,
+void add_output_file(CLI::App& app, std::string& output) {
+  app.add_option("--output", output,
                  "file; it has its name when all is done, before that the name FILE.part; -: "
                  "standard output")
       ->capture_default_str();
+}
+
+void add_output(CLI::App& app, FilterArguments& arguments, const char* batch) {
+  add_output_file(app, arguments.output);
   app.add_option("--ill-formed", arguments.ill_formed,
                  "what becomes of a line that is not UTF-8, or no record where records are read: "
                  "empty (it is answered like an empty line, and counted) | replace (its "

@@ -35,6 +35,8 @@ void add_model(CLI::App& app, FilterArguments& arguments);
 void add_models(CLI::App& app, FilterArguments& arguments);
 /// --input
 CLI::Option* add_input(CLI::App& app, FilterArguments& arguments);
+/// --output
+void add_output_file(CLI::App& app, std::string& output);
 /// --output, --ill-formed and --batch-size
 void add_output(CLI::App& app, FilterArguments& arguments, const char* batch);
 /// --detail, which sets `detail` to "jsonl"

@@ -13,9 +13,7 @@ namespace {
 void check_can_be_written(const Translator& models, const std::vector<int32_t>& ids,
                           const std::string& text, int64_t line) {
   const Tokenizer& tokenizer = *models.tokenizers().target;
-  std::vector<int32_t> never = models.rows().banned;
-  never.push_back(models.rows().eos);
-  const auto found = std::ranges::find_first_of(ids, never);
+  const auto found = models.never_written(ids);
   if (found == ids.end()) return;
   const PlacedText placed = placed_source(tokenizer, text);
   const PlacedToken& token = placed.tokens.at(static_cast<size_t>(found - ids.begin()));

@@ -299,10 +299,7 @@ void add_rescore(CLI::App& app, RescoreArguments& arguments) {
                  "file of their translations, as translate --n-best N --n-best-format moses writes "
                  "it: NUMBER ||| TEXT ||| F0= LOG-PROBABILITY ||| SCORE")
       ->required();
-  app.add_option("--output", arguments.output,
-                 "file; it has its name when all is done, before that the name FILE.part; -: "
-                 "standard output")
-      ->capture_default_str();
+  add_output_file(app, arguments.output);
   app.add_option("--format", arguments.format,
                  "lines (the best of each line) | moses (all, the best first, with the value of "
                  "each scorer and the weighted sum)")

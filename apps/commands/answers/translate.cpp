@@ -158,6 +158,9 @@ class LineTranslator {
         places.push_back(answers.size());
         filter_.read(ids, *models_.tokenizers().source, answer.number - 1);
         models_.cut_source(ids, answer.number);
+        std::string_view read = answer.source;
+        const bool is_cut = ids.size() < text.tokens.size();
+        if (is_cut && required_.any()) read = read.substr(0, bytes_of(answer.source, ids.size()));
         text.tokens.resize(ids.size());
         sentences.sources.push_back(std::move(ids));
         sentences.numbers.push_back(answer.draws);
@@ -165,7 +168,7 @@ class LineTranslator {
         if (prefixes_.any()) {
           sentences.prefixes.push_back(prefix_tokens(models_, answer.prefix, answer.number));
         }
-        required_.add(answer.source, answer.number, sentences);
+        required_.add(read, answer.number, sentences);
         models_.choose_words(sentences);
       }
       answers.push_back(std::move(answer));
@@ -224,6 +227,13 @@ class LineTranslator {
       }
     }
     return read;
+  }
+
+  // The bytes that the first tokens of a source stand for.
+  size_t bytes_of(const std::string& source, size_t tokens) const {
+    const PlacedText placed = placed_source(*models_.tokenizers().source, source);
+    if (tokens >= placed.tokens.size()) return source.size();
+    return tokens == 0 ? 0 : static_cast<size_t>(placed.tokens[tokens - 1].end);
   }
 
   // With places if words are counted.

@@ -10,7 +10,7 @@ void add_required(CLI::App& app, RequiredTextOptions& required) {
   app.add_option(
       "--terms", required.terms,
       "file of lines term<TAB>translation: where a line has the term as a whole word (its "
-      "first letter may be a capital), its translation has this text");
+      "first letter may be a capital), its translation has this text, at least as often");
   app.add_option("--terms-mode", required.terms_mode,
                  "hard (a beam search that ends only with all of them) | soft (the line says it "
                  "between <term>, <means> and </term>, for models that learnt from such lines, as "
@@ -20,9 +20,9 @@ void add_required(CLI::App& app, RequiredTextOptions& required) {
       ->needs("--terms");
   app.add_option(
       "--keep", required.keep,
-      "texts that come out as they went in, as often: urls | emails | numbers | "
-      "placeholders ({name}, %s) | symbols (tokenizer.user_symbols) | /EXPRESSION/; several "
-      "are allowed");
+      "texts that come out as they went in, at least as often, of those that overlap (and terms) "
+      "the longest: urls | emails | numbers | placeholders ({name}, %s) | symbols "
+      "(tokenizer.user_symbols) | /EXPRESSION/; several are allowed");
 }
 
 }  // namespace

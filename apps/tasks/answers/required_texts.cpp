@@ -45,17 +45,20 @@ RequiredTexts::RequiredTexts(const RequiredTextOptions& options, const Translato
                              const SearchOptions& search)
     : options_(options), models_(models), kept_(kinds_of_texts(options.keep)) {
   if (!options.is_on()) return;
-  const bool hard = !options.keep.empty() || !options.annotates();
-  if (hard && (search.do_sample || search.mbr_samples > 0)) {
+  if (any() && (search.do_sample || search.mbr_samples > 0)) {
     fail(ErrorKind::kConfig, "[translate] --terms and --keep need a search, ",
          search.mbr_samples > 0 ? "--mbr" : "--do-sample", " draws tokens.");
   }
-  edges_ = token_edges(*models.tokenizers().target);
-  symbols_ = std::ranges::count(options.keep, std::string(RequiredTextOptions::kSymbols)) > 0;
-  if (symbols_ && models.tokenizers().source->symbols().empty()) {
+  if (any()) edges_ = token_edges(*models.tokenizers().target);
+  const bool symbols = std::ranges::count(options.keep, RequiredTextOptions::kSymbols) > 0;
+  const Tokenizer& source = *models.tokenizers().source;
+  if (symbols && source.symbols().empty()) {
     fail(
         ErrorKind::kConfig,
         "[translate] --keep symbols needs a model with tokenizer.user_symbols, this one has none.");
+  }
+  for (size_t i = 0; symbols && i < source.symbols().size(); ++i) {
+    symbols_.push_back(source.piece(source.symbols()[i]));
   }
   if (!options.terms.empty()) load_terms();
   if (options.annotates()) check_marks();
@@ -88,39 +91,34 @@ void RequiredTexts::check_marks() const {
 std::vector<int32_t> RequiredTexts::phrase_of(const std::string& text, bool begins_word) const {
   const Tokenizer& tokenizer = *models_.tokenizers().target;
   std::vector<int32_t> ids = tokenizer.encode_continuation(begins_word ? " " + text : text);
-  std::vector<int32_t> never = models_.rows().banned;
-  never.push_back(models_.rows().eos);
-  if (std::ranges::find_first_of(ids, never) != ids.end()) return {};
+  if (models_.never_written(ids) != ids.end()) return {};
   return strip(tokenizer.decode(ids)) == text ? ids : std::vector<int32_t>();
 }
 
-std::vector<RequiredText> RequiredTexts::find(const std::string& line) const {
-  std::vector<RequiredText> found = kept_.find(line);
-  if (symbols_) {
-    const Tokenizer& tokenizer = *models_.tokenizers().source;
-    std::vector<RequiredText> symbols;
-    for (const int32_t id : tokenizer.symbols()) {
-      const std::string piece = tokenizer.piece(id);
-      for (size_t at = 0; (at = line.find(piece, at)) != std::string::npos; at += piece.size()) {
-        symbols.push_back({at, at + piece.size(), piece});
-      }
+// Terms are first, then what users made symbols.
+std::vector<RequiredText> RequiredTexts::find(std::string_view line) const {
+  std::vector<RequiredText> found;
+  if (!options_.annotates()) found = terms_.find(line);
+  for (const std::string& symbol : symbols_) {
+    for (size_t at = 0; (at = line.find(symbol, at)) != line.npos; at += symbol.size()) {
+      found.push_back({at, at + symbol.size(), symbol});
     }
-    found = merged(std::move(symbols), found);
   }
-  return options_.annotates() ? found : merged(terms_.find(line), found);
+  for (RequiredText& text : kept_.find(line)) found.push_back(std::move(text));
+  return without_overlaps(std::move(found));
 }
 
 std::string RequiredTexts::source(const std::string& line) const {
   return options_.annotates() ? annotated(line, terms_.find(line)) : line;
 }
 
-void RequiredTexts::add(const std::string& line, int64_t number, Sentences& sentences) {
+void RequiredTexts::add(std::string_view line, int64_t number, Sentences& sentences) {
   if (!any()) return;
   if (sentences.edges.ends_in_word.empty()) sentences.edges = edges_;
-  std::vector<std::vector<int32_t>>& phrases = sentences.constraints.emplace_back();
+  Phrases& phrases = sentences.constraints.emplace_back();
   int64_t tokens = 0;
   for (const RequiredText& required : find(line)) {
-    size_t before = required.begin;
+    const size_t before = required.begin;
     const bool begins_word = before == 0 || line[before - 1] == ' ' || line[before - 1] == '\t';
     std::vector<int32_t> ids = phrase_of(required.text, begins_word);
     if (ids.empty()) {
@@ -137,8 +135,7 @@ void RequiredTexts::add(const std::string& line, int64_t number, Sentences& sent
   }
 }
 
-void RequiredTexts::check(const Hypothesis& best, const std::vector<std::vector<int32_t>>& phrases,
-                          int64_t number) {
+void RequiredTexts::check(const Hypothesis& best, const Phrases& phrases, int64_t number) {
   for (const size_t i : best.unmet) {
     lacking_.add(models_.tokenizers().target->decode(phrases.at(i)), number);
   }

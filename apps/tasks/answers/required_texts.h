@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,14 +35,15 @@ class RequiredTexts {
   RequiredTexts(const RequiredTextOptions& options, const Translator& models,
                 const SearchOptions& search);
 
-  bool any() const { return options_.is_on(); }
+  /// True if translations must contain texts; soft terms only change sources.
+  bool any() const { return !options_.keep.empty() || (options_.is_on() && !options_.annotates()); }
   /// The line as the model reads it.
   std::string source(const std::string& line) const;
-  /// Adds the phrases of the last source of `sentences`, which is `line`, number `number` from 1.
-  void add(const std::string& line, int64_t number, Sentences& sentences);
+  /// Adds the phrases of the last source of `sentences`, which is line `number` from 1 as far as
+  /// the model reads it.
+  void add(std::string_view line, int64_t number, Sentences& sentences);
   /// Counts what the best translation of a sentence lacks; `phrases` are those of add().
-  void check(const Hypothesis& best, const std::vector<std::vector<int32_t>>& phrases,
-             int64_t number);
+  void check(const Hypothesis& best, const Phrases& phrases, int64_t number);
   /// Says on stderr what translations lack.
   void tell() const;
 
@@ -56,13 +58,13 @@ class RequiredTexts {
   void check_marks() const;
   /// None if the model cannot write it.
   std::vector<int32_t> phrase_of(const std::string& text, bool begins_word) const;
-  std::vector<RequiredText> find(const std::string& line) const;
+  std::vector<RequiredText> find(std::string_view line) const;
 
   RequiredTextOptions options_;
   const Translator& models_;
   Terms terms_;
   KeptTexts kept_;
-  bool symbols_ = false;
+  std::vector<std::string> symbols_;  // that are kept
   TokenEdges edges_;
   Missing unwritable_, lacking_;
 };

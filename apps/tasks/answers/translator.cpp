@@ -121,6 +121,13 @@ void Translator::choose_words(Sentences& sentences) const {
   sentences.chosen.push_back(shortlist_->of(sentences.sources.back(), forced));
 }
 
+std::vector<int32_t>::const_iterator Translator::never_written(
+    const std::vector<int32_t>& ids) const {
+  return std::ranges::find_if(ids, [&](int32_t id) {
+    return id == rows_.eos || std::ranges::find(rows_.banned, id) != rows_.banned.end();
+  });
+}
+
 const Config& Translator::config() const {
   return std::visit([](const auto& bundle) -> const Config& { return bundle->config; },
                     bundles_.at(0));

@@ -43,6 +43,8 @@ class Translator {
   /// Adds to `sentences` what the last of its sources may be translated into, if there is a
   /// shortlist: with its prefix and its constraints, which stand there already.
   void choose_words(Sentences& sentences) const;
+  /// The first of the ids that no search writes, an unknown token or an end; ids.end() for none.
+  std::vector<int32_t>::const_iterator never_written(const std::vector<int32_t>& ids) const;
   /// The ids of line `number`, from 1. A long line is cut, with a warning.
   std::vector<int32_t> encode_source(const std::string& line, int64_t number) const;
   /// Cuts the ids of a line in the same way.
@@ -65,10 +67,10 @@ class Translator {
 struct Sentences {
   PairRows rows = {};  ///< the tokens around them
   std::vector<std::vector<int32_t>> sources = {};
-  std::vector<std::vector<int32_t>> prefixes = {};                  ///< as in SearchTask
-  std::vector<std::vector<int32_t>> chosen = {};                    ///< as in SearchTask
-  std::vector<std::vector<std::vector<int32_t>>> constraints = {};  ///< as in SearchTask
-  TokenEdges edges = {};                                            ///< as in SearchTask
+  std::vector<std::vector<int32_t>> prefixes = {};  ///< as in SearchTask
+  std::vector<std::vector<int32_t>> chosen = {};    ///< as in SearchTask
+  std::vector<Phrases> constraints = {};            ///< as in SearchTask
+  TokenEdges edges = {};                            ///< as in SearchTask
   std::vector<int64_t> numbers = {};     ///< of each in the whole input: sampling draws by it
   bool log_probabilities = true;         ///< as in SearchTask
   bool token_log_probabilities = false;  ///< as in SearchTask

@@ -1,55 +1,43 @@
 #include "apps/tasks/prompts/judge.h"
 
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
-#include <filesystem>
+#include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/base/error.h"
-#include "data/files/files.h"
 #include "data/files/text.h"
 #include "data/files/utf8.h"
 
 namespace tapestry {
 namespace {
 
-// A file that ends with the object.
-class QuestionFile {
- public:
-  explicit QuestionFile(const std::vector<AnswerToJudge>& answers) {
-    path_ = (std::filesystem::temp_directory_path() / "tapestry-judge-XXXXXX").string();
-    const int file = mkstemp(path_.data());
-    if (file < 0) {
-      fail(ErrorKind::kRuntime, "[judge] cannot make a file in ",
-           std::filesystem::temp_directory_path(), ".");
-    }
-    close(file);
-    std::string lines;
-    for (const AnswerToJudge& one : answers) {
-      const nlohmann::ordered_json object = {
-          {"prompt", one.prompt}, {"reference", one.reference}, {"answer", one.answer}};
-      lines += object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
-    }
-    write_file(path_, lines);
+using File = std::unique_ptr<FILE, decltype([](FILE* file) { std::fclose(file); })>;
+
+// A file without a name, which ends with the object.
+File question_file(const std::vector<AnswerToJudge>& answers) {
+  File file(std::tmpfile());
+  bool written = file != nullptr;
+  for (const AnswerToJudge& one : answers) {
+    const nlohmann::ordered_json object = {
+        {"prompt", one.prompt}, {"reference", one.reference}, {"answer", one.answer}};
+    const std::string line =
+        object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+    written = written && std::fwrite(line.data(), 1, line.size(), file.get()) == line.size();
   }
-  ~QuestionFile() { std::remove(path_.c_str()); }
-  QuestionFile(const QuestionFile&) = delete;
-  QuestionFile& operator=(const QuestionFile&) = delete;
+  if (written && std::fflush(file.get()) == 0) return file;
+  fail(ErrorKind::kRuntime, "[judge] cannot write ", answers.size(),
+       " answers to a temporary file: ", std::strerror(errno), '.');
+}
 
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-std::string output_of(const std::string& command, const std::string& input) {
-  // The path has no quotes.
-  FILE* const pipe = popen(concat("{ ", command, "\n} < '", input, "'").c_str(), "r");
+std::string output_of(const std::string& command, FILE* input) {
+  FILE* const pipe = popen(concat("{ ", command, "\n} < /dev/fd/", fileno(input)).c_str(), "r");
   if (pipe == nullptr) fail(ErrorKind::kRuntime, "[judge] cannot start '", command, "'.");
   std::string output;
   std::array<char, 4096> part{};
@@ -67,8 +55,8 @@ std::string output_of(const std::string& command, const std::string& input) {
 }  // namespace
 
 std::vector<double> judge(const std::string& command, const std::vector<AnswerToJudge>& answers) {
-  const QuestionFile questions(answers);
-  std::istringstream lines(output_of(command, questions.path()));
+  const File questions = question_file(answers);
+  std::istringstream lines(output_of(command, questions.get()));
   std::vector<double> verdicts;
   for (std::string line; std::getline(lines, line);) {
     const std::string text(strip(line));

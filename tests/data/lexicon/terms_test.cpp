@@ -33,7 +33,7 @@ Texts shown(std::string_view line, const std::vector<RequiredText>& found) {
 
 Texts kept(const std::vector<std::string>& kinds, std::string_view line) {
   Texts texts;
-  for (const RequiredText& text : KeptTexts(kinds).find(line)) {
+  for (const RequiredText& text : without_overlaps(KeptTexts(kinds).find(line))) {
     EXPECT_EQ(line.substr(text.begin, text.end - text.begin), text.text);
     texts.push_back(text.text);
   }
@@ -87,11 +87,13 @@ TEST(KeptTexts, AreFoundByTheirKinds) {
   EXPECT_THAT(message_of([] { KeptTexts({"/(/"}); }), HasSubstr("expected a regular expression"));
 }
 
-TEST(KeptTexts, GiveWayToTerms) {
-  const std::vector<RequiredText> terms = {{5, 12, "x"}};
-  const std::vector<RequiredText> others = {{0, 3, "a"}, {11, 14, "b"}, {12, 15, "c"}};
-  EXPECT_THAT(merged(terms, others), ElementsAre(RequiredText{0, 3, "a"}, RequiredText{5, 12, "x"},
-                                                 RequiredText{12, 15, "c"}));
+TEST(RequiredTexts, OfThoseThatOverlapTheLongestStays) {
+  const RequiredText term{5, 12, "x"};
+  EXPECT_THAT(without_overlaps({term, {0, 3, "a"}, {11, 14, "b"}, {12, 15, "c"}, {5, 12, "y"}}),
+              ElementsAre(RequiredText{0, 3, "a"}, term, RequiredText{12, 15, "c"}));
+  // A term inside an address must not change it.
+  const RequiredText address{2, 20, "https://x"};
+  EXPECT_THAT(without_overlaps({term, address}), ElementsAre(address));
 }
 
 }  // namespace

@@ -10,8 +10,6 @@ namespace {
 
 using namespace test;  // NOLINT: the table and the plain searches
 
-using Phrases = std::vector<Tokens>;
-
 std::vector<size_t> missing(const Phrases& phrases, const Tokens& output,
                             const TokenEdges& edges = {}) {
   ConstraintTracker tracker(phrases, edges);

@@ -84,6 +84,9 @@ TEST_F(RequiredTextsTest, TextsAreKept) {
   const Lines lines = translate("--keep '/ce|di/'");
   EXPECT_EQ(count(lines[0], "ce"), 1) << lines[0];
   EXPECT_EQ(count(lines[0], "di"), 1) << lines[0];
+  // The longer of two that overlap: a term inside does not change it.
+  EXPECT_GE(count(translate("--terms terms.tsv --keep '/di.ba.ce/'", "di ba ce\n")[0], "di ba ce"),
+            1);
   const auto unknown = folder_->run(run() + "--keep numbers", "ba 12\n");
   EXPECT_EQ(unknown.code, 0);
   EXPECT_THAT(unknown.err, HasSubstr("warning: 1 text to keep cannot be written with the model's "
@@ -91,6 +94,14 @@ TEST_F(RequiredTextsTest, TextsAreKept) {
   const auto cut = folder_->run(run() + "--max-new-tokens 2 --keep /ba.ce.di/", "ba ce di\n");
   EXPECT_EQ(cut.code, 0) << "the limit has room for what is required";
   EXPECT_EQ(count(lines_of(cut.out)[0], "ba ce di"), 1) << cut.out;
+}
+
+TEST_F(RequiredTextsTest, WhatTheModelDoesNotReadIsNotRequired) {
+  const std::string line = "ce di ba\n";
+  const auto cut = folder_->run(run() + "--max-source-length 2 --terms terms.tsv", line);
+  EXPECT_THAT(cut.err, HasSubstr("cut"));
+  EXPECT_EQ(cut.out, folder_->output(run() + "--max-source-length 2", line));
+  EXPECT_GE(count(translate("--terms terms.tsv", line)[0], "mu lo"), 1);
 }
 
 TEST_F(RequiredTextsTest, WhatCannotBeIsRefused) {
