@@ -54,27 +54,34 @@ Terms::Terms(const std::string& path) {
   LineReader lines(path);
   for (std::string line; lines.next(line);) {
     const size_t tab = line.find('\t');
-    Entry entry{.line = lines.line_number()};
-    if (tab != std::string::npos) {
-      entry.source = strip(std::string_view(line).substr(0, tab));
-      entry.target = strip(std::string_view(line).substr(tab + 1));
-    }
     const bool well_formed = find_invalid_utf8(line) == std::string_view::npos;
-    if (!well_formed || is_blank(entry.source) || is_blank(entry.target) ||
-        entry.target.find('\t') != std::string::npos) {
+    if (!well_formed || tab == std::string::npos) {
       constexpr size_t kShown = 100;
       fail(ErrorKind::kData, "[terms] ", lines.place(),
            ": expected a source text, a tab and its translation",
            well_formed ? concat(", got '", line.substr(0, kShown), "'.") : " in UTF-8.");
     }
-    const auto [place, is_new] = by_source_.emplace(entry.source, entries_.size());
-    if (!is_new) {
-      fail(ErrorKind::kData, "[terms] ", lines.place(), ": '", entry.source, "' stands in line ",
-           entries_[place->second].line, ", too.");
-    }
-    sizes_.insert(entry.source.size());
-    entries_.push_back(std::move(entry));
+    add({line.substr(0, tab), line.substr(tab + 1), lines.place()});
   }
+}
+
+void Terms::add(Entry entry) {
+  const auto check = [&](const std::string& text, const char* what) {
+    if (!is_blank(text) && text.find('\t') == std::string::npos) return;
+    fail(ErrorKind::kData, "[terms] ", entry.place, ": expected ", what, " without tabs, got '",
+         text, "'.");
+  };
+  entry.source = strip(entry.source);
+  entry.target = strip(entry.target);
+  check(entry.source, "a source text");
+  check(entry.target, "a translation");
+  const auto [place, is_new] = by_source_.emplace(entry.source, entries_.size());
+  if (!is_new) {
+    fail(ErrorKind::kData, "[terms] ", entry.place, ": '", entry.source, "' stands in ",
+         entries_[place->second].place, ", too.");
+  }
+  sizes_.insert(entry.source.size());
+  entries_.push_back(std::move(entry));
 }
 
 const Terms::Entry* Terms::longest_at(std::string_view line, size_t begin, size_t& end) const {

@@ -24,10 +24,9 @@ struct RequiredText {
 /// A glossary.
 class Terms {
  public:
-  /// A source text, its translation, and the line that has them.
+  /// A source text, its translation, and the place that has them, such as "terms.tsv:3".
   struct Entry {
-    std::string source = {}, target = {};
-    int64_t line = 0;
+    std::string source = {}, target = {}, place = {};
   };
 
   Terms() = default;
@@ -35,6 +34,9 @@ class Terms {
   /// Throws Error(kData) with file and line for a line of another form, an empty side, text that is
   /// not UTF-8, and a source text that came before.
   explicit Terms(const std::string& path);
+  /// Adds a term; spaces around its texts are not part of it. Throws Error(kData) with the place
+  /// for an empty text, a tab in one, and a source text that came before.
+  void add(Entry entry);
 
   const std::vector<Entry>& entries() const { return entries_; }
 

@@ -114,13 +114,14 @@ const Vocabulary& vocabulary_of(const PairModel& model) {
 
 }  // namespace
 
-int64_t length_limit(int64_t length, int64_t prefix, int64_t longest,
+int64_t length_limit(int64_t length, int64_t prefix, const Phrases& constraints, int64_t longest,
                      const SearchOptions& options) {
   if (prefix >= longest) {
     fail(ErrorKind::kData, "[translate] a prefix has ", prefix,
          " tokens, the model writes at most ", longest, " with eos.");
   }
-  return std::max(std::min(translation_limit(length, options), longest), prefix + 1);
+  const int64_t limit = std::max(std::min(translation_limit(length, options), longest), prefix + 1);
+  return std::max(limit, std::min(longest, limit + constraint_tokens(constraints)));
 }
 
 std::vector<int32_t> penalised_words(const PairModels& models, std::vector<int32_t> source,
@@ -182,12 +183,9 @@ void translate(const PairModels& models, const TranslationInput& input,
   for (size_t i = 0; i < sources.rows.size(); ++i) {
     const std::vector<int32_t>& row = sources.rows[i];
     const int64_t prefix = input.prefixes.empty() ? 0 : std::ssize(input.prefixes.at(i));
-    task.max_lengths.push_back(length_limit(std::ssize(row), prefix, longest, options));
-    if (!input.constraints.empty()) {
-      const int64_t more = constraint_tokens(input.constraints.at(i));
-      task.max_lengths.back() =
-          std::max(task.max_lengths.back(), std::min(longest, task.max_lengths.back() + more));
-    }
+    const Phrases constraints = input.constraints.empty() ? Phrases() : input.constraints.at(i);
+    task.max_lengths.push_back(
+        length_limit(std::ssize(row), prefix, constraints, longest, options));
     if (penalised) {
       task.sources.push_back(penalised_words(models, row, input.ids.eos, options));
     }

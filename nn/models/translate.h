@@ -39,9 +39,10 @@ int64_t longest_sequence(const PairModels& models);
 int64_t translation_limit(int64_t source_tokens, const SearchOptions& options);
 
 /// The same, at most the model's `longest` sequence, with room for a prefix of `prefix` tokens and
-/// eos. Throws Error(kData) if the model has no positions for the prefix.
-int64_t length_limit(int64_t source_tokens, int64_t prefix, int64_t longest,
-                     const SearchOptions& options);
+/// eos, and as many more as `constraints` has. Throws Error(kData) if the model has no positions
+/// for the prefix.
+int64_t length_limit(int64_t source_tokens, int64_t prefix, const Phrases& constraints,
+                     int64_t longest, const SearchOptions& options);
 
 /// Sources of a search by their index in its task. Rows may be replaced while it runs, those of
 /// sentences that it does not have.

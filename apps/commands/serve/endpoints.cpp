@@ -50,6 +50,9 @@ const TypeRow kTypes[] = {
      }},
     {FieldType::kObject, "an object", R"({"type":"object"})",
      [](const Json& value) { return value.is_object(); }},
+    {FieldType::kTextsByName, "an object of texts",
+     R"({"type":"object","additionalProperties":{"type":"string"}})",
+     [](const Json& value) { return value.is_object() && std::ranges::all_of(value, is_text); }},
     {FieldType::kFile, "a text", R"({"type":"string"})", is_text}};
 
 // What clients send with any request, and what changes no answer.
@@ -127,7 +130,8 @@ Json openapi() {
 void read_form_values(const Endpoint& endpoint, Json& body) {
   for (const Field& field : endpoint.fields) {
     const bool is_value = field.type == FieldType::kInteger || field.type == FieldType::kNumber ||
-                          field.type == FieldType::kBoolean;
+                          field.type == FieldType::kBoolean ||
+                          field.type == FieldType::kTextsByName;
     const auto found = body.find(field.name);
     if (!is_value || found == body.end() || !found->is_string()) continue;
     Json value = Json::parse(found->get<std::string>(), nullptr, /*allow_exceptions=*/false);

@@ -21,7 +21,8 @@ enum class FieldType {
   kMessages,  ///< a list of objects
   kPrompts,   ///< a text, texts, token ids, or lists of those
   kObject,
-  kFile  ///< a text, or a file of multipart/form-data
+  kTextsByName,  ///< an object of texts
+  kFile          ///< a text, or a file of multipart/form-data
 };
 
 struct Field {
@@ -46,7 +47,7 @@ std::span<const Endpoint* const> endpoints();
 /// The description of all endpoints, for OpenAPI 3.0.
 Json openapi();
 
-/// Forms have only texts: makes numbers and truth values of those whose fields are that.
+/// Forms have only texts: makes numbers, truth values and objects of those whose fields are that.
 void read_form_values(const Endpoint& endpoint, Json& body);
 
 /// Throws HttpError(400) for a body with unknown fields or fields of other types, or which lacks a

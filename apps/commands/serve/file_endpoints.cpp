@@ -7,6 +7,7 @@
 #include "apps/commands/serve/endpoints.h"
 #include "apps/commands/serve/http_error.h"
 #include "apps/commands/serve/languages.h"
+#include "apps/commands/serve/required_fields.h"
 #include "data/files/utf8.h"
 
 namespace tapestry {
@@ -64,7 +65,7 @@ KeptFiles& kept_files() {
 
 // Some lines at a time: a file may have more of them than the queue has room for.
 std::string translated_file(const Service& service, ServedModel& model, const std::string& text,
-                            const CallEnd& end) {
+                            RequiredTexts* required, const CallEnd& end) {
   const std::vector<std::string> lines = lines_of_text(text);
   const int64_t at_once = std::clamp<int64_t>(service.arguments().max_queue / 4, 1, 64);
   SearchOptions options = model.config().generation;
@@ -75,7 +76,7 @@ std::string translated_file(const Service& service, ServedModel& model, const st
     const auto begin = lines.begin() + first;
     const std::vector<std::string> some(begin,
                                         begin + std::min(at_once, std::ssize(lines) - first));
-    for (const auto& found : model.translate(some, options, end)) {
+    for (const auto& found : model.translate(some, options, end, required)) {
       if (!found.empty()) translated += model.text_of(found[0]);
       translated += '\n';
     }
@@ -91,11 +92,13 @@ Reply answer_file(const Service& service, const Call& call) {
   }
   const auto [held, detected] = translator_of(service, call, text.substr(0, 1000));
   ServedModel& model = *held;
-  std::string translated = translated_file(service, model, text, call.end);
+  const std::unique_ptr<RequiredTexts> required = required_texts(model, call);
+  std::string translated = translated_file(service, model, text, required.get(), call.end);
   if (call.is_true("inline")) return {.type = kTextType, .body = std::move(translated)};
   const std::string name = kept_files().add(std::move(translated));
-  return json_reply(
-      {{"translatedFileUrl", concat("http://", call.host, "/download_file?name=", name)}});
+  Json json = {{"translatedFileUrl", concat("http://", call.host, "/download_file?name=", name)}};
+  if (required && required->any()) json["missing"] = required->missing();
+  return json_reply(json);
 }
 
 Reply answer_download(const Service&, const Call& call) {
@@ -107,14 +110,13 @@ Reply answer_download(const Service&, const Call& call) {
 }  // namespace
 
 extern const Endpoint kFileEndpoint{
-    "POST",
-    "/translate_file",
-    "Translate a file of plain text, line by line (as LibreTranslate)",
-    {{"file", FieldType::kFile, "the text; as multipart/form-data a file", true},
-     {"source", FieldType::kText, "language, or auto"},
-     {"target", FieldType::kText, "language"},
-     {"inline", FieldType::kBoolean, "the answer is the text itself, not where to get it"},
-     {"model", FieldType::kText, "name of a model, instead of languages"}},
+    "POST", "/translate_file", "Translate a file of plain text, line by line (as LibreTranslate)",
+    with_required_fields(
+        {{"file", FieldType::kFile, "the text; as multipart/form-data a file", true},
+         {"source", FieldType::kText, "language, or auto"},
+         {"target", FieldType::kText, "language"},
+         {"inline", FieldType::kBoolean, "the answer is the text itself, not where to get it"},
+         {"model", FieldType::kText, "name of a model, instead of languages"}}),
     answer_file};
 
 extern const Endpoint kDownloadEndpoint{"GET",

@@ -24,6 +24,7 @@ class JoinedSearch::Searcher {
     task_.prompts.assign(places, {task_.bos_id});
     if (all_.setup_.has_prefixes) task_.prefixes.resize(places);
     if (all_.setup_.has_penalised) task_.sources.resize(places);
+    if (all_.setup_.has_constraints) task_.constraints.resize(places);
     if (all_.setup_.has_chosen) task_.chosen.assign(places, {task_.eos_id});
     sources_.rows.resize(places);
     sources_.filler = all_.setup_.filler;
@@ -120,6 +121,7 @@ class JoinedSearch::Searcher {
     if (!task_.prefixes.empty()) task_.prefixes[at] = std::move(request.prefix);
     if (!task_.sources.empty()) task_.sources[at] = std::move(request.penalised);
     if (!task_.chosen.empty()) task_.chosen[at] = std::move(request.chosen);
+    if (!task_.constraints.empty()) task_.constraints[at] = std::move(request.constraints);
     sources_.rows[at] = std::move(request.source);
     requests_[at] = std::move(request);
     ++all_.live_;

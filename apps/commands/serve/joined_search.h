@@ -23,6 +23,7 @@ struct SearchRequest {
   std::vector<int32_t> prefix = {};     ///< as in SearchTask
   std::vector<int32_t> chosen = {};     ///< as in SearchTask
   std::vector<int32_t> penalised = {};  ///< SearchTask::sources
+  Phrases constraints = {};             ///< as in SearchTask
   int64_t max_length = 1;               ///< as in SearchTask
   int64_t sequence_id = 0;              ///< as in SearchTask
   uint64_t seed = 1;                    ///< of its draws
@@ -48,7 +49,7 @@ class JoinedSearch {
     std::function<std::unique_ptr<NextToken>(const SourceRows& sources)> steps = {};
     int64_t places = 64;  ///< requests that a search has at a time
     int32_t filler = 0;   ///< of sources
-    bool has_chosen = false, has_prefixes = false, has_penalised = false;
+    bool has_chosen = false, has_prefixes = false, has_penalised = false, has_constraints = false;
     Device device = {};
   };
 

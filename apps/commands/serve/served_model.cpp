@@ -23,7 +23,8 @@ SearchOptions shared_options(SearchOptions options) {
 
 bool is_same(const JoinedSearch::Setup& a, const JoinedSearch::Setup& b) {
   return a.options == b.options && a.task.more_ends == b.task.more_ends &&
-         a.task.banned == b.task.banned && a.task.log_probabilities == b.task.log_probabilities &&
+         a.task.banned == b.task.banned && a.has_constraints == b.has_constraints &&
+         a.task.log_probabilities == b.task.log_probabilities &&
          a.task.token_log_probabilities == b.task.token_log_probabilities;
 }
 
@@ -43,7 +44,8 @@ struct Asked {
   std::vector<size_t> lines;  // of the requests
 };
 
-JoinedSearch::Setup setup_of(const Translator& pairs, const SearchOptions& drawing) {
+JoinedSearch::Setup setup_of(const Translator& pairs, const SearchOptions& drawing,
+                             bool has_constraints) {
   const PairRows& around = pairs.rows();
   const PairModels& models = pairs.models();
   JoinedSearch::Setup setup{
@@ -52,36 +54,42 @@ JoinedSearch::Setup setup_of(const Translator& pairs, const SearchOptions& drawi
       .filler = around.source_filler,
       .has_prefixes = !around.target.before.empty(),
       .has_penalised = drawing.repetition_penalty != 1,
+      .has_constraints = has_constraints,
       .device = device_of(models)};
   setup.task.bos_id = around.start;
   setup.task.eos_id = around.eos;
   setup.task.more_ends = around.more_ends;
   setup.task.banned = around.banned;
+  if (has_constraints) setup.task.edges = pairs.edges();
   // Beams are compared by them anyway, and of one answer nobody asks for them.
   setup.task.log_probabilities = drawing.do_sample;
   return setup;
 }
 
-// A request for each draw of each line that is not empty.
+// A request for each draw of each line that is not empty. `required` may be null.
 Asked asked_of(const Translator& pairs, const std::vector<std::string>& lines,
-               const SearchOptions& drawing, const CallEnd& end) {
+               const SearchOptions& drawing, RequiredTexts* required, const CallEnd& end) {
   const PairRows& around = pairs.rows();
-  Asked asked{.setup = setup_of(pairs, drawing), .requests = {}, .lines = {}};
+  const bool constrained = required != nullptr && required->any();
+  Asked asked{.setup = setup_of(pairs, drawing, constrained), .requests = {}, .lines = {}};
   for (size_t i = 0; i < lines.size(); ++i) {
-    Sentences one{.rows = around, .sources = {pairs.tokenizers().source->encode(lines[i])}};
+    const std::string read = required != nullptr ? required->source(lines[i]) : lines[i];
+    Sentences one{.rows = around, .sources = {pairs.tokenizers().source->encode(read)}};
     const std::vector<int32_t>& ids = one.sources[0];
     if (is_empty_text(lines[i], ids)) continue;
     check_length(ids, pairs.longest() - around.source.size(), "text");
+    if (constrained) required->add(lines[i], static_cast<int64_t>(i) + 1, one);
     pairs.choose_words(one);
     SearchRequest request{.source = in_frame(around.source, ids),
                           .prefix = around.target.before,
                           .seed = drawing.seed,
                           .cancelled = end.cancelled};
     if (!one.chosen.empty()) request.chosen = std::move(one.chosen[0]);
+    if (constrained) request.constraints = std::move(one.constraints[0]);
     asked.setup.has_chosen = !request.chosen.empty();
     request.penalised = penalised_words(pairs.models(), request.source, around.eos, drawing);
     request.max_length = length_limit(std::ssize(request.source), std::ssize(request.prefix),
-                                      pairs.longest(), drawing);
+                                      request.constraints, pairs.longest(), drawing);
     const int64_t draws = drawing.do_sample ? drawing.n_best : 1;
     for (int64_t draw = 0; draw < draws; ++draw) {
       asked.requests.push_back(request);
@@ -182,15 +190,18 @@ int64_t ServedModel::joined() const {
 
 std::vector<std::vector<Hypothesis>> ServedModel::translate(const std::vector<std::string>& lines,
                                                             SearchOptions options,
-                                                            const CallEnd& end) {
+                                                            const CallEnd& end,
+                                                            RequiredTexts* required) {
   const int64_t n_best = options.n_best;
   options.validate();
   widen_for_distinct_texts(options);
   const SearchOptions drawing = drawing_options(options);
-  Asked asked = asked_of(*pairs_, lines, drawing, end);
+  Asked asked = asked_of(*pairs_, lines, drawing, required, end);
   asked.setup.places = options_.batch_size;
   std::vector<std::vector<Hypothesis>> answers(lines.size());
   if (asked.requests.empty()) return answers;
+  std::vector<Phrases> phrases;
+  for (const SearchRequest& request : asked.requests) phrases.push_back(request.constraints);
   const auto found = std::make_shared<FoundTexts>(asked.requests.size());
   {
     const std::lock_guard lock(mutex_);
@@ -204,6 +215,9 @@ std::vector<std::vector<Hypothesis>> ServedModel::translate(const std::vector<st
   }
   auto parts = found->wait(end);
   for (size_t i = 0; i < parts.size(); ++i) {
+    if (required != nullptr && required->any() && !parts[i].empty()) {
+      required->check(parts[i][0], phrases[i], static_cast<int64_t>(asked.lines[i]) + 1);
+    }
     for (Hypothesis& one : parts[i]) {
       drop_front(one, std::ssize(pairs_->rows().target.before));
       answers[asked.lines[i]].push_back(std::move(one));

@@ -13,6 +13,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/serve/call.h"
 #include "apps/commands/serve/joined_search.h"
+#include "apps/tasks/answers/required_texts.h"
 #include "apps/tasks/answers/text_generator.h"
 #include "apps/tasks/answers/translator.h"
 #include "apps/tasks/prompts/chat_answers.h"
@@ -64,9 +65,10 @@ class ServedModel {
   bool talks() const { return chat_.has_value(); }
 
   /// Of a model that translates. The n best translations of each line, as `tapestry translate`
-  /// finds them; none of an empty line.
+  /// finds them; none of an empty line. `required`, which may be null, says what they must contain.
   std::vector<std::vector<Hypothesis>> translate(const std::vector<std::string>& lines,
-                                                 SearchOptions options, const CallEnd& end);
+                                                 SearchOptions options, const CallEnd& end,
+                                                 RequiredTexts* required = nullptr);
   std::string text_of(const Hypothesis& translation) const;
   const Translator& pairs() const { return *pairs_; }
   const Tokenizer& target_tokenizer() const { return *pairs_->tokenizers().target; }

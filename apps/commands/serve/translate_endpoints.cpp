@@ -5,6 +5,7 @@
 #include "apps/commands/serve/endpoints.h"
 #include "apps/commands/serve/http_error.h"
 #include "apps/commands/serve/languages.h"
+#include "apps/commands/serve/required_fields.h"
 #include "apps/tasks/answers/result_alignments.h"
 #include "apps/tasks/answers/unit_alignment.h"
 #include "data/markup/tag_transfer.h"
@@ -158,8 +159,14 @@ Reply answer_translate(const Service& service, const Call& call) {
       translator_of(service, call, asked.marked.empty() ? texts[0] : asked.marked[0].text);
   ServedModel& model = *held;
   const SearchOptions options = options_of(model, call);
+  const std::unique_ptr<RequiredTexts> required = required_texts(model, call);
+  if (required && required->annotates() && (call.is_true("alignments") || !asked.marked.empty())) {
+    refuse(400,
+           "terms_mode soft writes into the lines that the model reads, so that their words "
+           "cannot be counted for alignments and HTML.");
+  }
   const Service::Admitted admitted(service, std::ssize(asked.lines));
-  const auto found = model.translate(asked.lines, options, call.end);
+  const auto found = model.translate(asked.lines, options, call.end, required.get());
   // Answer n of a text has answer n of each of its lines.
   Json translated = Json::array(), others = Json::array(), aligned = Json::array();
   const bool aligns = call.is_true("alignments");
@@ -183,6 +190,7 @@ Reply answer_translate(const Service& service, const Call& call) {
   Json json = {{"translatedText", listed ? translated : translated[0]}};
   if (options.n_best > 1) json["alternatives"] = listed ? others : others[0];
   if (aligns) json["alignments"] = listed ? aligned : aligned[0];
+  if (required && required->any()) json["missing"] = required->missing();
   if (detected) json["detectedLanguage"] = json_of(*detected);
   return json_reply(json);
 }
@@ -211,20 +219,19 @@ Reply answer_languages(const Service& service, const Call&) {
 }  // namespace
 
 extern const Endpoint kTranslateEndpoint{
-    "POST",
-    "/translate",
-    "Translate a text or a list of texts, line by line (as LibreTranslate)",
-    {{"q", FieldType::kTextOrTexts, "what to translate", true},
-     {"source", FieldType::kText, "language, or auto; models named like de-en have languages"},
-     {"target", FieldType::kText, "language"},
-     {"format", FieldType::kText,
-      "text, or html: each tag comes out as it went in, around the words that its own became"},
-     {"alternatives", FieldType::kInteger, "further translations of each text"},
-     {"alignments", FieldType::kBoolean,
-      "for each line the pairs of a word of the source and one of the translation, from 0; of "
-      "HTML the lines are its blocks, without tags"},
-     {"model", FieldType::kText, "name of a model, instead of languages"},
-     {"seed", FieldType::kInteger, "of draws, if the model's config draws"}},
+    "POST", "/translate", "Translate a text or a list of texts, line by line (as LibreTranslate)",
+    with_required_fields(
+        {{"q", FieldType::kTextOrTexts, "what to translate", true},
+         {"source", FieldType::kText, "language, or auto; models named like de-en have languages"},
+         {"target", FieldType::kText, "language"},
+         {"format", FieldType::kText,
+          "text, or html: each tag comes out as it went in, around the words that its own became"},
+         {"alternatives", FieldType::kInteger, "further translations of each text"},
+         {"alignments", FieldType::kBoolean,
+          "for each line the pairs of a word of the source and one of the translation, from 0; of "
+          "HTML the lines are its blocks, without tags"},
+         {"model", FieldType::kText, "name of a model, instead of languages"},
+         {"seed", FieldType::kInteger, "of draws, if the model's config draws"}}),
     answer_translate};
 
 extern const Endpoint kDetectEndpoint{

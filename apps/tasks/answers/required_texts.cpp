@@ -11,16 +11,6 @@
 namespace tapestry {
 namespace {
 
-// Chinese, Japanese, Thai, Lao, Khmer and Burmese put no spaces between words.
-bool is_of_spaced_word(char32_t c) {
-  constexpr std::pair<char32_t, char32_t> kUnspaced[] = {
-      {0x0E00, 0x0EFF}, {0x1000, 0x109F}, {0x1780, 0x17FF}, {0x2E80, 0x312F},
-      {0x31A0, 0x31FF}, {0x3400, 0x9FFF}, {0xF900, 0xFAFF}, {0x20000, 0x3FFFF}};
-  return is_word_character(c) && std::ranges::none_of(kUnspaced, [c](const auto& range) {
-           return range.first <= c && c <= range.second;
-         });
-}
-
 // The kinds that the lines alone decide.
 std::vector<std::string> kinds_of_texts(std::vector<std::string> kinds) {
   std::erase(kinds, RequiredTextOptions::kSymbols);
@@ -29,47 +19,45 @@ std::vector<std::string> kinds_of_texts(std::vector<std::string> kinds) {
 
 }  // namespace
 
-TokenEdges token_edges(const Tokenizer& tokenizer) {
-  TokenEdges edges;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    const std::u32string text =
-        tokenizer.is_special(id) ? std::u32string() : decode_utf8(tokenizer.decode({id}));
-    const bool begins = !text.empty() && is_of_spaced_word(text.front());
-    edges.continues_word.push_back(begins && !tokenizer.starts_word(id));
-    edges.ends_in_word.push_back(!text.empty() && is_of_spaced_word(text.back()));
-  }
-  return edges;
-}
-
 RequiredTexts::RequiredTexts(const RequiredTextOptions& options, const Translator& models,
                              const SearchOptions& search)
-    : options_(options), models_(models), kept_(kinds_of_texts(options.keep)) {
-  if (!options.is_on()) return;
-  if (any() && (search.do_sample || search.mbr_samples > 0)) {
-    fail(ErrorKind::kConfig, "[translate] --terms and --keep need a search, ",
-         search.mbr_samples > 0 ? "--mbr" : "--do-sample", " draws tokens.");
+    : RequiredTexts(options.terms.empty() ? Terms() : Terms(options.terms), options, models,
+                    search) {}
+
+RequiredTexts::RequiredTexts(Terms terms, const RequiredTextOptions& options,
+                             const Translator& models, const SearchOptions& search)
+    : models_(models),
+      terms_(std::move(terms)),
+      soft_(options.terms_mode == "soft"),
+      kept_(kinds_of_texts(options.keep)) {
+  any_ = !options.keep.empty() || (!terms_.entries().empty() && !soft_);
+  if (any_ && (search.do_sample || search.mbr_samples > 0)) {
+    fail(ErrorKind::kConfig, "[translate] terms and texts to keep need a search, ",
+         search.mbr_samples > 0 ? "mbr" : "do_sample", " draws tokens.");
   }
-  if (any()) edges_ = token_edges(*models.tokenizers().target);
-  const bool symbols = std::ranges::count(options.keep, RequiredTextOptions::kSymbols) > 0;
-  const Tokenizer& source = *models.tokenizers().source;
-  if (symbols && source.symbols().empty()) {
+  if (std::ranges::count(options.keep, RequiredTextOptions::kSymbols) > 0) keep_symbols();
+  if (terms_.entries().empty()) return;
+  if (soft_) {
+    check_marks();
+  } else {
+    check_terms();
+  }
+}
+
+void RequiredTexts::keep_symbols() {
+  const Tokenizer& source = *models_.tokenizers().source;
+  if (source.symbols().empty()) {
     fail(
         ErrorKind::kConfig,
         "[translate] --keep symbols needs a model with tokenizer.user_symbols, this one has none.");
   }
-  for (size_t i = 0; symbols && i < source.symbols().size(); ++i) {
-    symbols_.push_back(source.piece(source.symbols()[i]));
-  }
-  if (!options.terms.empty()) load_terms();
-  if (options.annotates()) check_marks();
+  for (const int32_t id : source.symbols()) symbols_.push_back(source.piece(id));
 }
 
-void RequiredTexts::load_terms() {
-  terms_ = Terms(options_.terms);
-  if (options_.annotates()) return;
+void RequiredTexts::check_terms() const {
   for (const Terms::Entry& entry : terms_.entries()) {
     if (!phrase_of(entry.target, true).empty()) continue;
-    fail(ErrorKind::kData, "[terms] ", options_.terms, ":", entry.line,
+    fail(ErrorKind::kData, "[terms] ", entry.place,
          ": expected a translation that the model can write, got '", entry.target,
          "', of which its vocabulary lacks a part.");
   }
@@ -98,7 +86,7 @@ std::vector<int32_t> RequiredTexts::phrase_of(const std::string& text, bool begi
 // Terms are first, then what users made symbols.
 std::vector<RequiredText> RequiredTexts::find(std::string_view line) const {
   std::vector<RequiredText> found;
-  if (!options_.annotates()) found = terms_.find(line);
+  if (!soft_) found = terms_.find(line);
   for (const std::string& symbol : symbols_) {
     for (size_t at = 0; (at = line.find(symbol, at)) != line.npos; at += symbol.size()) {
       found.push_back({at, at + symbol.size(), symbol});
@@ -109,12 +97,12 @@ std::vector<RequiredText> RequiredTexts::find(std::string_view line) const {
 }
 
 std::string RequiredTexts::source(const std::string& line) const {
-  return options_.annotates() ? annotated(line, terms_.find(line)) : line;
+  return soft_ ? annotated(line, terms_.find(line)) : line;
 }
 
 void RequiredTexts::add(std::string_view line, int64_t number, Sentences& sentences) {
   if (!any()) return;
-  if (sentences.edges.ends_in_word.empty()) sentences.edges = edges_;
+  if (sentences.edges.ends_in_word.empty()) sentences.edges = models_.edges();
   Phrases& phrases = sentences.constraints.emplace_back();
   int64_t tokens = 0;
   for (const RequiredText& required : find(line)) {
@@ -142,15 +130,25 @@ void RequiredTexts::check(const Hypothesis& best, const Phrases& phrases, int64_
 }
 
 void RequiredTexts::Missing::add(const std::string& text, int64_t line) {
-  if (texts++ == 0) first = concat("'", strip(text), "' of line ", line);
+  constexpr int64_t kListed = 1000;
+  if (count++ < kListed) first.emplace_back(strip(text), line);
+}
+
+std::vector<std::string> RequiredTexts::missing() const {
+  std::vector<std::string> texts;
+  for (const Missing* missing : {&unwritable_, &lacking_}) {
+    for (const auto& [text, line] : missing->first) texts.push_back(text);
+  }
+  return texts;
 }
 
 void RequiredTexts::tell() const {
   const auto warn = [](const Missing& missing, const char* one, const char* several,
                        const char* what) {
-    if (missing.texts == 0) return;
-    std::cerr << concat("warning: ", missing.texts, missing.texts == 1 ? one : several, what,
-                        ", the first is ", missing.first, ".\n");
+    if (missing.count == 0) return;
+    const auto& [text, line] = missing.first[0];
+    std::cerr << concat("warning: ", missing.count, missing.count == 1 ? one : several, what,
+                        ", the first is '", text, "' of line ", line, ".\n");
   };
   warn(unwritable_, " text", " texts", " to keep cannot be written with the model's vocabulary");
   warn(lacking_, " required text is", " required texts are",

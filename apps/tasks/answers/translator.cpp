@@ -8,6 +8,7 @@
 #include "apps/tasks/long_line.h"
 #include "apps/tasks/pair_kind.h"
 #include "core/base/interruption.h"
+#include "data/files/utf8.h"
 #include "data/tokenizers/special_words.h"
 
 namespace tapestry {
@@ -56,6 +57,28 @@ std::vector<SourceBatch> batches_of(const std::vector<std::vector<int32_t>>& sou
     batches.push_back(std::move(batch));
   }
   return batches;
+}
+
+// Chinese, Japanese, Thai, Lao, Khmer and Burmese put no spaces between words.
+bool is_of_spaced_word(char32_t c) {
+  constexpr std::pair<char32_t, char32_t> kUnspaced[] = {
+      {0x0E00, 0x0EFF}, {0x1000, 0x109F}, {0x1780, 0x17FF}, {0x2E80, 0x312F},
+      {0x31A0, 0x31FF}, {0x3400, 0x9FFF}, {0xF900, 0xFAFF}, {0x20000, 0x3FFFF}};
+  return is_word_character(c) && std::ranges::none_of(kUnspaced, [c](const auto& range) {
+           return range.first <= c && c <= range.second;
+         });
+}
+
+TokenEdges token_edges(const Tokenizer& tokenizer) {
+  TokenEdges edges;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::u32string text =
+        tokenizer.is_special(id) ? std::u32string() : decode_utf8(tokenizer.decode({id}));
+    const bool begins = !text.empty() && is_of_spaced_word(text.front());
+    edges.continues_word.push_back(begins && !tokenizer.starts_word(id));
+    edges.ends_in_word.push_back(!text.empty() && is_of_spaced_word(text.back()));
+  }
+  return edges;
 }
 
 }  // namespace
@@ -119,6 +142,11 @@ void Translator::choose_words(Sentences& sentences) const {
     }
   }
   sentences.chosen.push_back(shortlist_->of(sentences.sources.back(), forced));
+}
+
+const TokenEdges& Translator::edges() const {
+  std::call_once(edges_made_, [this] { edges_ = token_edges(*tokenizers_.target); });
+  return edges_;
 }
 
 std::vector<int32_t>::const_iterator Translator::never_written(

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <variant>
@@ -47,6 +48,9 @@ class Translator {
   std::vector<int32_t>::const_iterator never_written(const std::vector<int32_t>& ids) const;
   /// The ids of line `number`, from 1. A long line is cut, with a warning.
   std::vector<int32_t> encode_source(const std::string& line, int64_t number) const;
+  /// The edges of the tokens that are written; made when they are first asked for. Scripts without
+  /// spaces between words have no edges.
+  const TokenEdges& edges() const;
   /// Cuts the ids of a line in the same way.
   void cut_source(std::vector<int32_t>& ids, int64_t number) const;
 
@@ -59,6 +63,8 @@ class Translator {
   TokenizerPair tokenizers_;
   PairRows rows_;
   std::optional<Shortlist> shortlist_;
+  mutable std::once_flag edges_made_;
+  mutable TokenEdges edges_;
   int64_t longest_ = 0;
   int64_t longest_source_ = 0;  ///< without the tokens around it
 };

@@ -1,4 +1,6 @@
 // What LibreTranslate's clients ask beside a translation, and the attention of an answer.
+#include <future>
+
 #include "tests/apps/commands/serve/serve_client.h"
 
 namespace tapestry {
@@ -74,6 +76,59 @@ TEST_F(ServeTest, HtmlComesOutAsByTheCommand) {
                          ["application/json"]["schema"]["properties"]["format"]
                              .dump(),
               HasSubstr("text, or html"));
+  EXPECT_EQ(server.end(), 0) << server.log();
+}
+
+TEST_F(ServeTest, RequiredTextsAreTheCommands) {
+  ServerProcess server(*folder_, {"--model", model("translation"), "--batch-size", "4"});
+  folder_->write("terms.tsv", "ba\tmu lo\nce di\tfo\n");
+  const ServedJson terms = {{"ba", "mu lo"}, {"ce di", "fo"}};
+  std::vector<std::string> lines = sentences();
+  lines.push_back("ba ce di ba");
+  const auto by_command = [&](const std::string& options) {
+    return lines_of(folder_->output("translate --model translation " + options, text_of(lines)));
+  };
+  const std::vector<std::string> plain = by_command(""),
+                                 with_terms = by_command("--terms terms.tsv");
+  EXPECT_NE(plain, with_terms);
+  // At once with requests that ask for nothing, whose answers stay.
+  std::vector<std::future<ServedJson>> others;
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(std::async(std::launch::async, [&] {
+      return server.post("/translate", {{"q", lines}}).json().at("translatedText");
+    }));
+  }
+  const ServedJson answer = server.post("/translate", {{"q", lines}, {"terms", terms}}).json();
+  EXPECT_EQ(answer.at("translatedText"), with_terms);
+  EXPECT_EQ(answer.at("missing"), ServedJson::array());
+  for (auto& other : others) EXPECT_EQ(other.get(), plain);
+
+  const ServedJson kept =
+      server.post("/translate", {{"q", "ba 1234"}, {"keep", {"numbers", "urls"}}}).json();
+  EXPECT_EQ(kept.at("missing"), std::vector<std::string>{"1234"})
+      << "no digit is in the vocabulary";
+  const HttpAnswer file = server.post(
+      "/translate_file", {{"file", text_of(lines)}, {"inline", true}, {"terms", terms}});
+  EXPECT_EQ(file.body, text_of(with_terms));
+  const HttpAnswer form =
+      server.send(request_text("POST", "/translate", "q=ba+ce&terms=%7B%22ba%22%3A%22mu+lo%22%7D",
+                               "Content-Type: application/x-www-form-urlencoded\r\n"));
+  EXPECT_THAT(form.json().at("translatedText").get<std::string>(), HasSubstr("mu lo"));
+
+  const auto refused = [&](ServedJson body) {
+    body["q"] = "ba";
+    const HttpAnswer answered = server.post("/translate", body);
+    EXPECT_EQ(answered.status, 400) << answered.body;
+    return answered.body;
+  };
+  EXPECT_THAT(refused({{"terms", {{"ba", "Xy"}}}}),
+              HasSubstr("that the model can write, got 'Xy'"));
+  EXPECT_THAT(refused({{"terms", {{"ba", 1}}}}), HasSubstr("'terms' must be an object of texts"));
+  EXPECT_THAT(refused({{"terms", {{"ba", " "}}}}), HasSubstr("expected a translation"));
+  EXPECT_THAT(refused({{"terms", terms}, {"terms_mode", "soft"}}), HasSubstr("has no <term>"));
+  EXPECT_THAT(refused({{"terms", terms}, {"terms_mode", "firm"}}), HasSubstr("hard, soft"));
+  EXPECT_THAT(refused({{"keep", "dates"}}), HasSubstr("expected one of urls"));
+  EXPECT_THAT(refused({{"keep", "/(a+)+b/"}}), HasSubstr("no regular expressions"));
   EXPECT_EQ(server.end(), 0) << server.log();
 }
 
