@@ -92,7 +92,9 @@ KeyFamily family_of(const std::string& name, const TaskKind& kind, const std::st
 }
 
 std::string preset_of(const ConfigKey& key) {
-  return key.required ? "required" : key.value == "[]" || key.type == "file" ? "" : key.value;
+  return key.required                                        ? "required"
+         : key.value == "[]" || key.type.starts_with("file") ? ""
+                                                             : key.value;
 }
 
 }  // namespace

@@ -131,15 +131,19 @@ class ConfigSection {
   /// absolute: relative to the file that names it, or to the working directory on a command line.
   /// An empty path stays empty: no file.
   void read_input_file(const std::string& key, std::string& path, const char* meaning);
+  /// The same for a file of a corpus, or a pattern of several (data/files/file_pattern.h).
+  void read_input_files(const std::string& key, std::string& path, const char* meaning);
   /// A list of texts that need not be given: an empty one is not written back.
   void read_optional_list(const std::string& key, std::vector<std::string>& values,
                           const char* meaning);
-  /// read_column() and read_input_file() if `applies`, as read_if(). An empty value is not written
+  /// read_column() and the others if `applies`, as read_if(). An empty value is not written
   /// back.
   void read_column_if(bool applies, const std::string& why, const std::string& key,
                       std::string& value, const char* meaning);
   void read_input_file_if(bool applies, const std::string& why, const std::string& key,
                           std::string& path, const char* meaning);
+  void read_input_files_if(bool applies, const std::string& why, const std::string& key,
+                           std::string& path, const char* meaning);
   /// Reads the path of a folder to write to; relative paths start at the working directory.
   void read_output_path(const std::string& key, std::string& path, const char* meaning);
   /// The same for an optional folder: an empty path is not written back.
@@ -235,6 +239,9 @@ class ConfigSection {
   void read_list(const std::string& key, std::vector<double>& values, const ConfigRange& range);
   void read_list(const std::string& key, std::vector<std::string>& values);
   void read_folder(const std::string& key, std::string& path);
+  /// `problem` says why a path cannot be read; "" if it can.
+  void read_file(const std::string& key, std::string& path,
+                 std::string (*problem)(const std::string& path));
   /// Index of the given name; `current` if the key is absent or wrong.
   size_t read_choice_index(const std::string& key, const std::vector<std::string>& names,
                            size_t current, const std::string& with);

@@ -6,13 +6,20 @@
 #include <filesystem>
 
 #include "apps/config/session.h"
+#include "data/files/file_pattern.h"
 
 namespace tapestry {
 
 namespace {
 
-/// Why the file cannot be read, or an empty string.
-std::string unreadable(const std::string& path) {
+/// Shortened for messages: nobody reads 10 kB of a path.
+std::string shortened(const std::string& text) {
+  constexpr size_t kMost = 200;
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
+
+/// What is against reading the file, or an empty string.
+std::string reason_against(const std::string& path) {
   std::error_code error;
   const bool exists = std::filesystem::exists(path, error);
   if (error) return concat("cannot be read: ", error.message());
@@ -27,10 +34,20 @@ std::string unreadable(const std::string& path) {
   return "";
 }
 
-/// Shortened for messages: nobody reads 10 kB of a path.
-std::string shortened(const std::string& text) {
-  constexpr size_t kMost = 200;
-  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+/// The same with the file.
+std::string unreadable(const std::string& path) {
+  const std::string reason = reason_against(path);
+  return reason.empty() ? "" : concat("file ", shortened(path), ' ', reason);
+}
+
+/// The same for all files that match.
+std::string unreadable_pattern(const std::string& path) {
+  const std::vector<std::string> files = matching_files(path);
+  if (files.empty()) return concat("no file matches ", shortened(path));
+  for (const std::string& file : files) {
+    if (std::string reason = unreadable(file); !reason.empty()) return reason;
+  }
+  return "";
 }
 
 }  // namespace
@@ -40,6 +57,17 @@ bool ConfigSection::checks_files() const { return session_.options().check_files
 void ConfigSection::read_input_file(const std::string& key, std::string& path,
                                     const char* meaning) {
   note(key, "file", meaning);
+  read_file(key, path, unreadable);
+}
+
+void ConfigSection::read_input_files(const std::string& key, std::string& path,
+                                     const char* meaning) {
+  note(key, "files", meaning);
+  read_file(key, path, unreadable_pattern);
+}
+
+void ConfigSection::read_file(const std::string& key, std::string& path,
+                              std::string (*problem)(const std::string& path)) {
   if (const ConfigNode* node = take(key)) {
     const bool list_or_map =
         node->kind == ConfigNode::Kind::kList || node->kind == ConfigNode::Kind::kMap;
@@ -50,10 +78,8 @@ void ConfigSection::read_input_file(const std::string& key, std::string& path,
     } else {
       const std::filesystem::path base = node->location.directory;
       path = std::filesystem::absolute(base / node->text).lexically_normal().string();
-      const std::string reason = session_.options().check_files ? unreadable(path) : "";
-      if (!reason.empty()) {
-        complain(key, '\'', full_name(key), "': file ", shortened(path), ' ', reason, '.');
-      }
+      const std::string reason = session_.options().check_files ? problem(path) : "";
+      if (!reason.empty()) complain(key, '\'', full_name(key), "': ", reason, '.');
     }
   }
   put(key, string_node(path));
@@ -63,6 +89,13 @@ void ConfigSection::read_input_file_if(bool applies, const std::string& why, con
                                        std::string& path, const char* meaning) {
   if (reads_optional(applies, why, key, "file", !path.empty(), meaning))
     read_input_file(key, path, meaning);
+}
+
+void ConfigSection::read_input_files_if(bool applies, const std::string& why,
+                                        const std::string& key, std::string& path,
+                                        const char* meaning) {
+  if (reads_optional(applies, why, key, "files", !path.empty(), meaning))
+    read_input_files(key, path, meaning);
 }
 
 void ConfigSection::read_output_path(const std::string& key, std::string& path,

@@ -139,7 +139,7 @@ Json value_schema(const Shape& shape) {
     schema = {{"type", "array"}, {"items", {{"type", kScalar}}}};
   } else {
     schema["type"] = kScalar;
-    if (shape.type == "file") schema["type"].push_back("null");  // no file
+    if (shape.type.starts_with("file")) schema["type"].push_back("null");  // no file
   }
   return schema;
 }

@@ -1,4 +1,5 @@
 #include "apps/config/sections.h"
+#include "data/corpora/shards.h"
 
 namespace tapestry {
 namespace {
@@ -6,6 +7,13 @@ namespace {
 constexpr const char* kSplit =
     "Part of a corpus that has no files for its parts: all, or train, valid, test (98, 1 and 1 % "
     "of the texts, told apart by a hash of the text).";
+
+// The patterns of two keys must match equally many files.
+void check_shards(ConfigSection& s, const CorpusSpec& corpus, const char* key) {
+  if (!s.checks_files() || !s.given(key)) return;
+  const std::string problem = mismatch_of_shards(corpus, key);
+  if (!problem.empty()) s.complain(key, '\'', s.full_name(key), "' ", problem, '.');
+}
 
 void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const TaskKind& task,
                   std::vector<CorpusSpec>& corpora) {
@@ -25,11 +33,12 @@ void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const 
       return trains ? concat("without ", without)
                     : concat("in data.", key, ", whose pairs all count the same");
     };
-    c.read_input_file_if(
+    c.read_input_files_if(
         trains && !corpus.source.empty(), why("source and target"), "pair_weights",
         corpus.pair_weights,
         "File with a number in each line: the weight of that pair in the loss. A pair of weight 2 "
         "counts as if it stood there twice, one of weight 0 is left out.");
+    check_shards(c, corpus, "pair_weights");
     c.read_column_if(trains && corpus.has_records(), why(record_format_names()),
                      "pair_weight_column", corpus.pair_weight_column,
                      "Column of the weight of a pair in the loss, as of pair_weights: its number "
@@ -114,7 +123,7 @@ void bind_records(ConfigSection& s, CorpusSpec& corpus, const RecordFormat& form
                   CorpusSpec::Kind kind, const std::vector<ColumnKey>& columns) {
   s.demand(format.name);
   corpus.records.format = &format;
-  s.read_input_file(format.name, corpus.records.path, format.meaning);
+  s.read_input_files(format.name, corpus.records.path, format.meaning);
   corpus.settle_columns(kind);
   for (const ColumnKey& column : columns) {
     s.read_column(column.key, corpus.*column.member, column.meaning);
@@ -134,6 +143,7 @@ void bind_split(ConfigSection& s, CorpusSpec& corpus) {
 
 void bind_corpus(ConfigSection& s, const TaskKind& task, CorpusSpec& corpus) {
   task.bind_corpus(s, corpus);
+  for (const char* key : {"target", "labels"}) check_shards(s, corpus, key);
   s.read("limit", corpus.limit, "Reads only so many usable examples; 0: all of them.", at_least(0));
 }
 
@@ -142,7 +152,7 @@ void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, with_records("source", "ding"));
   if (kind == "ding") {
     s.demand("ding");
-    s.read_input_file("ding", corpus.ding, "File of the Ding dictionary (German and English).");
+    s.read_input_files("ding", corpus.ding, "File of the Ding dictionary (German and English).");
     s.read_choice("direction", corpus.direction, names(CorpusSpec::kDirections),
                   "Which side of the dictionary is translated into which.");
     s.read("min_words", corpus.min_words,
@@ -167,8 +177,8 @@ void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
     s.demand("source");
     s.demand("target");
   }
-  s.read_input_file("source", corpus.source, "File with one sentence in each line.");
-  s.read_input_file("target", corpus.target, "File with the translation of each line.");
+  s.read_input_files("source", corpus.source, "File with one sentence in each line.");
+  s.read_input_files("target", corpus.target, "File with the translation of each line.");
 }
 
 // Text without translations.
@@ -182,7 +192,7 @@ void bind_text(ConfigSection& s, CorpusSpec& corpus) {
     return bind_split(s, corpus);
   }
   s.demand("text");
-  s.read_input_file("text", corpus.text, "File of plain text.");
+  s.read_input_files("text", corpus.text, "File of plain text.");
   s.read_choice("documents", corpus.documents, names(CorpusSpec::kDocuments),
                 "What one document is: each line, a paragraph (up to a blank line), a fortune (up "
                 "to a line with only %), or the whole file.");
@@ -275,8 +285,8 @@ void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
           "name (csv, jsonl: answer_start)."}});
   }
   s.demand("squad");
-  s.read_input_file("squad", corpus.squad,
-                    "File of questions in SQuAD's format: one JSON document.");
+  s.read_input_files("squad", corpus.squad,
+                     "File of questions in SQuAD's format: one JSON document.");
 }
 
 namespace {
@@ -324,9 +334,10 @@ void bind_tagged(ConfigSection& s, CorpusSpec& corpus) {
     return bind_split(s, corpus);
   }
   s.demand("conll");
-  s.read_input_file("conll", corpus.conll,
-                    "File with a word and its tag in each line, in columns between spaces or tabs; "
-                    "a blank line ends a sentence (CoNLL 2003).");
+  s.read_input_files(
+      "conll", corpus.conll,
+      "File with a word and its tag in each line, in columns between spaces or tabs; "
+      "a blank line ends a sentence (CoNLL 2003).");
   corpus.settle_columns(CorpusSpec::Kind::kTagged);
   for (const ColumnKey& column : {words, tags}) {
     s.read_column(column.key, corpus.*column.member, column.meaning);

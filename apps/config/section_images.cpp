@@ -5,11 +5,11 @@ namespace tapestry {
 
 void bind_image_corpus(ConfigSection& s, CorpusSpec& corpus) {
   s.demand("images");
-  s.read_input_file("images", corpus.images,
-                    "IDX file of images; or a text file with a class, a tab and the path of an "
-                    "image in each line.");
-  s.read_input_file("labels", corpus.labels,
-                    "IDX file with the classes of the images, where `images` is an IDX file.");
+  s.read_input_files("images", corpus.images,
+                     "IDX file of images; or a text file with a class, a tab and the path of an "
+                     "image in each line.");
+  s.read_input_files("labels", corpus.labels,
+                     "IDX file with the classes of the images, where `images` is an IDX file.");
   bind_range(s, corpus, /*applies=*/true);
 }
 

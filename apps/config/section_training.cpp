@@ -269,7 +269,7 @@ void bind_teacher(ConfigSection& s, Config& config) {
 // Attention that learns from alignments of the training's words.
 void bind_alignment(ConfigSection& s, Config& config) {
   TrainingOptions& training = config.training;
-  s.read_input_file(
+  s.read_input_files(
       "file", training.alignments,
       "File with the alignment of each pair of data.train, as fast_align, eflomal and translate "
       "--alignments write it: 0-0 1-2 are pairs of words from 0, of the source and the target, "

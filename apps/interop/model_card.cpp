@@ -94,7 +94,11 @@ Config without_folders(Config config) {
 
 std::string names_of_files(const std::vector<CorpusSpec>& corpora) {
   std::vector<std::string> names;
-  for (const std::string& path : files_of(corpora)) names.push_back(file_name(path));
+  for (const CorpusSpec& corpus : corpora) {
+    for (const std::string& key : CorpusSpec::file_keys()) {
+      if (!corpus.file(key).empty()) names.push_back(file_name(corpus.file(key)));
+    }
+  }
   return join(names, ", ");
 }
 

@@ -238,6 +238,13 @@ const std::string& CorpusSpec::file(std::string_view key) const {
   return none;
 }
 
+void CorpusSpec::set_file(std::string_view key, const std::string& path) {
+  if (key == records.format->name) records.path = path;
+  for (const auto& [name, member] : kFiles) {
+    if (key == name) this->*member = path;
+  }
+}
+
 void CorpusSpec::forget_files() {
   for (const auto& [key, member] : kFiles) (this->*member).clear();
   records.path.clear();

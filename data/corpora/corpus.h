@@ -49,7 +49,8 @@ namespace tapestry {
 
 struct ChatFormat;
 
-/// One corpus of a list. Set exactly one of: source and target, records, ding, text, images, squad,
+/// One corpus of a list, whose paths may be patterns of several files (data/corpora/shards.h). Set
+/// exactly one of: source and target, records, ding, text, images, squad,
 /// conll. The set columns decide the kind of the records (data/corpora/records/record_files.h):
 ///
 ///   prompt and answer           prompts that a causal model answers (data/examples/prompts.h)
@@ -162,12 +163,15 @@ struct CorpusSpec {
   static std::vector<std::string> file_keys();
   /// The path with this key; "" if the corpus has none.
   const std::string& file(std::string_view key) const;
+  /// Gives this key another path; the corpus must have one there.
+  void set_file(std::string_view key, const std::string& path);
   void forget_files();
   /// The file names, for messages.
   std::string str() const;
 };
 
-/// The files that the specs name.
+/// The files that the specs name, those of a pattern one by one; a pattern that matches none stands
+/// for itself.
 std::vector<std::string> files_of(const std::vector<CorpusSpec>& specs);
 
 /// The keys of a corpus with their values: all that decides what is read from its files, but for
@@ -193,7 +197,7 @@ class PairReader {
   /// False at the end. Throws Error(kData) as described above.
   virtual bool next(TextPair& pair) = 0;
   /// Counts so far; `kept` counts the pairs returned.
-  const FilterCounts& counts() const { return counts_; }
+  virtual FilterCounts counts() const { return counts_; }
 
  protected:
   FilterCounts counts_;

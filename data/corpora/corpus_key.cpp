@@ -12,6 +12,7 @@
 #include "core/base/text.h"
 #include "data/chat/chat_format.h"
 #include "data/chat/clock.h"
+#include "data/files/file_pattern.h"
 
 namespace tapestry {
 namespace {
@@ -43,7 +44,11 @@ void CorpusKey::add(const std::vector<CorpusSpec>& specs) {
     for (const std::string& key : CorpusSpec::file_keys()) {
       const std::string& path = spec.file(key);
       add(path);  // the counts name it
-      if (!path.empty()) add_file(path);
+      if (path.empty()) continue;
+      for (const std::string& shard : matching_files(path)) {
+        if (shard != path) add(shard);
+        add_file(shard);
+      }
     }
   }
 }
@@ -83,7 +88,11 @@ std::vector<std::string> files_of(const std::vector<CorpusSpec>& specs) {
   std::vector<std::string> files;
   for (const CorpusSpec& spec : specs) {
     for (const std::string& key : CorpusSpec::file_keys()) {
-      if (!spec.file(key).empty()) files.push_back(spec.file(key));
+      const std::string& path = spec.file(key);
+      if (path.empty()) continue;
+      const std::vector<std::string> shards = matching_files(path);
+      files.insert(files.end(), shards.begin(), shards.end());
+      if (shards.empty()) files.push_back(path);
     }
   }
   return files;

@@ -12,6 +12,7 @@
 #include "core/base/prefetcher.h"
 #include "core/cpu/parallel.h"
 #include "data/corpora/empty_text.h"
+#include "data/corpora/shards.h"
 #include "data/files/atomic_file.h"
 #include "data/files/files.h"
 
@@ -280,7 +281,8 @@ void ProgressMeter::tell(int64_t read, int64_t bytes) {
 void check_kept(const CorpusSpec& spec, const FilterCounts& counts) {
   if (counts.kept > 0) return;
   const bool misfits = counts.of(Drop::kMissingColumn) + counts.of(Drop::kMalformed) > 0;
-  const std::string advice = spec.has_records() && misfits ? format_advice(spec.records) : "";
+  const std::string advice =
+      spec.has_records() && misfits ? format_advice(shards_of(spec).front().records) : "";
   fail(ErrorKind::kData, "[data] ", spec.str(), " leaves no sentence: ", counts.summary(), advice,
        '.');
 }

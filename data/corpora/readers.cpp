@@ -13,6 +13,7 @@
 #include "data/corpora/records/records.h"
 #include "data/corpora/records/squad.h"
 #include "data/corpora/records/tagged_reader.h"
+#include "data/corpora/shards.h"
 #include "data/files/text.h"
 #include "data/files/utf8.h"
 
@@ -327,13 +328,17 @@ std::unique_ptr<PairReader> open_corpus(const CorpusSpec& given, std::shared_ptr
   given.validate();
   CorpusSpec spec = given;
   spec.settle_columns(spec.kind());
-  std::unique_ptr<PairReader> reader = open_kind(spec);
-  if (spec.clean.is_on() && spec.has_target()) {
+  if (seen == nullptr) seen = std::make_shared<SeenTexts>();
+  const OpenShard open = [seen](const CorpusSpec& shard) {
+    std::unique_ptr<PairReader> reader = open_kind(shard);
     // All readers of pairs are filtering ones.
-    if (seen == nullptr) seen = std::make_shared<SeenTexts>();
-    static_cast<FilteringReader&>(*reader).clean(std::move(seen));
-  }
-  return reader;
+    if (shard.clean.is_on() && shard.has_target()) {
+      static_cast<FilteringReader&>(*reader).clean(seen);
+    }
+    return reader;
+  };
+  std::vector<CorpusSpec> shards = shards_of(spec);
+  return shards.size() == 1 ? open(shards.front()) : chain_shards(std::move(shards), open);
 }
 
 }  // namespace tapestry

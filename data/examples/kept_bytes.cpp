@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "data/corpora/corpus_key.h"
+#include "data/files/file_pattern.h"
 #include "data/files/unpacked_file.h"
 #include "data/images/image_size.h"
 
@@ -18,14 +19,19 @@ constexpr int64_t kCompression = 3;
 // fields of a question make up for the names and quotes of a file that are not kept.
 constexpr int64_t kOfAByteOfQuestions = 6;
 
+int64_t unpacked_bytes(const std::vector<std::string>& files, int64_t factor) {
+  int64_t bytes = 0;
+  for (const std::string& file : files) bytes += likely_unpacked_bytes(file, factor);
+  return bytes;
+}
+
 int64_t question_bytes(const CorpusSpec& spec) {
-  const std::string& path = spec.squad.empty() ? spec.records.path : spec.squad;
-  return kOfAByteOfQuestions * likely_unpacked_bytes(path, kCompression);
+  return kOfAByteOfQuestions * unpacked_bytes(files_of({spec}), kCompression);
 }
 
 // 0 if the file cannot hold what its header claims: its reader reports that.
 int64_t pixel_bytes(const CorpusSpec& spec, const ImageSize& size) {
-  const int64_t most = likely_unpacked_bytes(spec.images, kMostOfGzip);
+  const int64_t most = unpacked_bytes(matching_files(spec.images), kMostOfGzip);
   if (!size.known() || size.bytes() <= 0 || most == 0) return 0;
   try {
     const int64_t count = image_count(spec);
@@ -61,10 +67,8 @@ int64_t token_file_bytes(const std::vector<CorpusSpec>& specs, bool characters) 
     const auto kind = spec.kind();
     using enum CorpusSpec::Kind;
     if (kind == kImages || kind == kPoints || kind == kQuestions) continue;
-    double text = 0;
-    for (const std::string& path : files_of({spec})) {
-      text += share_of(spec) * static_cast<double>(likely_unpacked_bytes(path, kCompression));
-    }
+    double text =
+        share_of(spec) * static_cast<double>(unpacked_bytes(files_of({spec}), kCompression));
     if (spec.limit > 0) text = std::min(text, static_cast<double>(spec.limit) * kLongText);
     bytes += text;
   }

@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "data/batches/batch_rows.h"
 #include "data/corpora/encode_corpus.h"
+#include "data/corpora/shards.h"
 #include "data/files/text.h"
 #include "data/files/utf8.h"
 
@@ -60,8 +61,8 @@ void check_points(const CorpusSpec& spec) {
        spec.str(), '.');
 }
 
-void read_points(CorpusSpec spec, NamedPoints& read) {
-  check_points(spec);
+// Of one shard; returns the number of points.
+int64_t read_shard(CorpusSpec spec, NamedPoints& read) {
   // With more than two columns the config must choose some.
   const bool chosen = !spec.x_column.empty() || !spec.y_column.empty() || !spec.x_columns.empty() ||
                       !spec.class_column.empty();
@@ -79,8 +80,7 @@ void read_points(CorpusSpec spec, NamedPoints& read) {
   if (maybe_header) file.header = "no";
   const auto reader = open_records(file, fields);
   Points& points = read.points;
-  FilterCounts& counts = read.counts.emplace_back();
-  counts.corpus = spec.str();
+  FilterCounts& counts = read.counts.back();
   const int64_t before = points.size();
   const char* const wanted = named           ? "numbers and a class"
                              : features == 1 ? "two numbers"
@@ -123,6 +123,13 @@ void read_points(CorpusSpec spec, NamedPoints& read) {
   }
   if (points.size() == before && !first_odd.empty()) fail_odd();
   if (points.size() == before) fail(ErrorKind::kData, "[data] ", file.path, " has no point.");
+  return points.size() - before;
+}
+
+void read_points(const CorpusSpec& spec, NamedPoints& read) {
+  check_points(spec);
+  read.counts.emplace_back().corpus = spec.str();
+  for_each_shard(spec, [&](const CorpusSpec& shard) { return read_shard(shard, read); });
 }
 
 }  // namespace

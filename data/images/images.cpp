@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "data/corpora/class_names.h"
 #include "data/corpora/encode_corpus.h"
+#include "data/corpora/shards.h"
 #include "data/files/text.h"
 #include "data/files/unpacked_file.h"
 #include "data/files/utf8.h"
@@ -125,12 +126,14 @@ std::vector<std::string> names_in(const std::vector<CorpusSpec>& specs) {
   std::vector<std::string> names;
   int64_t numbers = 0;
   for (const CorpusSpec& spec : specs) {
-    if (spec.labels.empty()) {
-      for (const ListedImage& image : read_list(spec.images)) names.push_back(image.label);
-      continue;
-    }
-    for (const uint8_t label : read_idx_labels(spec)) {
-      numbers = std::max(numbers, label + int64_t{1});
+    for (const CorpusSpec& shard : shards_of(spec)) {
+      if (shard.labels.empty()) {
+        for (const ListedImage& image : read_list(shard.images)) names.push_back(image.label);
+        continue;
+      }
+      for (const uint8_t label : read_idx_labels(shard)) {
+        numbers = std::max(numbers, label + int64_t{1});
+      }
     }
   }
   if (numbers > 0) names.clear();
@@ -159,11 +162,15 @@ ImageCorpus load_images(const std::vector<CorpusSpec>& specs, ImageSize size,
   corpus.image_size = size;
   corpus.label_names = label_names.empty() ? names_in(specs) : label_names;
   for (const CorpusSpec& spec : specs) {
-    if (spec.labels.empty()) {
-      load_list(spec, corpus);
-    } else {
-      load_idx(spec, corpus);
-    }
+    for_each_shard(spec, [&](const CorpusSpec& shard) {
+      const auto before = std::ssize(corpus.labels);
+      if (shard.labels.empty()) {
+        load_list(shard, corpus);
+      } else {
+        load_idx(shard, corpus);
+      }
+      return std::ssize(corpus.labels) - before;
+    });
   }
   return corpus;
 }
@@ -212,7 +219,8 @@ std::vector<uint8_t> read_image(const std::string& path, ImageSize& size) {
   return converted(decoder_of(file, path).decode(file, path, check_header), size);
 }
 
-ImageSize size_of_first_image(const CorpusSpec& spec) {
+ImageSize size_of_first_image(const CorpusSpec& corpus) {
+  const CorpusSpec spec = shards_of(corpus).front();
   ImageSize size;
   if (spec.labels.empty()) {
     const std::vector<ListedImage> list = read_list(spec.images);
@@ -224,16 +232,21 @@ ImageSize size_of_first_image(const CorpusSpec& spec) {
 }
 
 int64_t image_count(const CorpusSpec& spec) {
-  int64_t count = 0;
-  if (spec.labels.empty()) {
-    count = std::ssize(read_list(spec.images));
-  } else {
-    const IdxFile file(spec.images);
-    idx_image_size(spec.images, file.sizes());  // there are sizes at all
-    count = file.sizes().front();
-  }
-  const Range range = range_of(spec, count);
-  return range.end - range.begin;
+  int64_t all = 0;
+  for_each_shard(spec, [&](const CorpusSpec& shard) {
+    int64_t count = 0;
+    if (shard.labels.empty()) {
+      count = std::ssize(read_list(shard.images));
+    } else {
+      const IdxFile file(shard.images);
+      idx_image_size(shard.images, file.sizes());  // there are sizes at all
+      count = file.sizes().front();
+    }
+    const Range range = range_of(shard, count);
+    all += range.end - range.begin;
+    return range.end - range.begin;
+  });
+  return all;
 }
 
 ImageFormat format_of(const ImageCorpus& corpus) {

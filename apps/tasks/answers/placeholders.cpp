@@ -46,7 +46,7 @@ TokenizerPair placeholder_tokenizers(Config& config,
   }
   if (examples_of(config).of_images() && !config.data.image.size.known()) {
     const CorpusSpec& first = config.data.train.front();
-    if (std::filesystem::is_regular_file(first.images)) {
+    if (std::filesystem::is_regular_file(files_of({first}).front())) {
       config.data.image.size = size_of_first_image(first);
     }
   }

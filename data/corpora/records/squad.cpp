@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "data/corpora/records/records.h"
 #include "data/corpora/records/squad.h"
+#include "data/corpora/shards.h"
 #include "data/files/unpacked_file.h"
 #include "data/files/utf8.h"
 
@@ -260,10 +261,13 @@ std::vector<Question> read_questions(const CorpusSpec& spec, FilterCounts& count
          spec.str(), '.');
   }
   Collector collector(spec, counts);
-  if (spec.squad.empty()) {
-    read_records(spec, collector);
-  } else {
-    read_squad(spec.squad, collector);
+  for (const CorpusSpec& shard : shards_of(spec)) {
+    if (collector.is_full()) break;
+    if (shard.squad.empty()) {
+      read_records(shard, collector);
+    } else {
+      read_squad(shard.squad, collector);
+    }
   }
   return collector.take();
 }

@@ -125,6 +125,27 @@ TEST_F(CorporaTest, APartOfAFileThatNothingElseSplitsIsRefused) {
   EXPECT_EQ(load_checkpoint_config(to_json(old), "config.json").data.valid.at(0).split, "valid");
 }
 
+TEST_F(CorporaTest, PatternsStandForSeveralFiles) {
+  EXPECT_EQ(train("clm", "{text: \"data/?.en\"}").text, file("?.en"));
+  const auto error = [&](const std::string& task, const std::string& corpus) {
+    return error_of(text_of(task, concat("{train: {", corpus, "}}")));
+  };
+  EXPECT_EQ(error("clm", "text: data/*.zst"),
+            "c.yaml:4:16: 'data.train.text': no file matches data/*.zst.");
+  EXPECT_EQ(error("translation", "source: data/a.*, target: data/*.de"),
+            "c.yaml:4:34: 'data.train.target' stands for 1 file (data/*.de), but source for 2 "
+            "(data/a.*).");
+  EXPECT_EQ(error("translation", "source: data/?.en, target: data/?.de, pair_weights: data/a.*"),
+            "c.yaml:4:54: 'data.train.pair_weights' stands for 2 files (data/a.*), but source for "
+            "1 (data/?.en).");
+  std::filesystem::create_symlink("nowhere", file("z.en"));
+  EXPECT_EQ(error("clm", "text: data/*.en"),
+            "c.yaml:4:16: 'data.train.text': file data/z.en does not exist.");
+  // Other files are one file.
+  EXPECT_THAT(error("clm", "text: data/a.en}, cache: false}\ntokenizer: {path: data/a.*"),
+              HasSubstr("'tokenizer.path': file data/a.* does not exist."));
+}
+
 TEST_F(CorporaTest, AreReadByThemselves) {
   const Config config = load_config(write(text_of(
       "translation",
