@@ -162,12 +162,13 @@ void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
   }
   if (const RecordFormat* format = format_named(kind)) {
     if (s.given("target")) s.know("target");
-    bind_records(
-        s, corpus, *format, CorpusSpec::Kind::kPairs,
-        {{"source_column", &CorpusSpec::source_column,
-          "Column of the source: its number from 1, or its name. tsv: 1; csv, jsonl: source."},
-         {"target_column", &CorpusSpec::target_column,
-          "Column of the target: its number from 1, or its name. tsv: 2; csv, jsonl: target."}});
+    bind_records(s, corpus, *format, CorpusSpec::Kind::kPairs,
+                 {{"source_column", &CorpusSpec::source_column,
+                   "Column of the source: its number from 1, or its name. tsv: 1; csv, jsonl, "
+                   "parquet: source."},
+                  {"target_column", &CorpusSpec::target_column,
+                   "Column of the target: its number from 1, or its name. tsv: 2; csv, jsonl, "
+                   "parquet: target."}});
     return bind_split(s, corpus);
   }
   if (kind.empty()) {
@@ -185,10 +186,10 @@ void bind_pairs(ConfigSection& s, CorpusSpec& corpus) {
 void bind_text(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, with_records("text"));
   if (const RecordFormat* format = format_named(kind)) {
-    bind_records(
-        s, corpus, *format, CorpusSpec::Kind::kText,
-        {{"text_column", &CorpusSpec::text_column,
-          "Column of the text: its number from 1, or its name. tsv: 1; csv, jsonl: text."}});
+    bind_records(s, corpus, *format, CorpusSpec::Kind::kText,
+                 {{"text_column", &CorpusSpec::text_column,
+                   "Column of the text: its number from 1, or its name. tsv: 1; csv, jsonl, "
+                   "parquet: text."}});
     return bind_split(s, corpus);
   }
   s.demand("text");
@@ -273,16 +274,18 @@ void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
     return bind_records(
         s, corpus, *format, CorpusSpec::Kind::kQuestions,
         {{"context_column", &CorpusSpec::context_column,
-          "Column of the text that holds the answer, by number from 1 or by name (csv, jsonl: "
+          "Column of the text that holds the answer, by number from 1 or by name (csv, jsonl, "
+          "parquet: "
           "context)."},
          {"question_column", &CorpusSpec::question_column,
-          "Column of the question: its number from 1, or its name. tsv: 2; csv, jsonl: question."},
+          "Column of the question: its number from 1, or its name. tsv: 2; csv, jsonl, parquet: "
+          "question."},
          {"answer_column", &CorpusSpec::answer_column,
           "Column of the answer, which stands in the context, by number from 1 or by name (csv, "
-          "jsonl: answer)."},
+          "jsonl, parquet: answer)."},
          {"answer_start_column", &CorpusSpec::answer_start_column,
           "Column of the character of the context where it begins, from 0, by number from 1 or by "
-          "name (csv, jsonl: answer_start)."}});
+          "name (csv, jsonl, parquet: answer_start)."}});
   }
   s.demand("squad");
   s.read_input_files("squad", corpus.squad,
@@ -293,10 +296,11 @@ namespace {
 
 void bind_label_columns(ConfigSection& s, CorpusSpec& corpus, const RecordFormat* format,
                         const char* meaning) {
-  bind_records(s, corpus, format != nullptr ? *format : kTsv, CorpusSpec::Kind::kLabelled,
-               {{"label_column", &CorpusSpec::label_column, meaning},
-                {"text_column", &CorpusSpec::text_column,
-                 "Column of the text: its number from 1, or its name. tsv: 2; csv, jsonl: text."}});
+  bind_records(
+      s, corpus, format != nullptr ? *format : kTsv, CorpusSpec::Kind::kLabelled,
+      {{"label_column", &CorpusSpec::label_column, meaning},
+       {"text_column", &CorpusSpec::text_column,
+        "Column of the text: its number from 1, or its name. tsv: 2; csv, jsonl, parquet: text."}});
   bind_split(s, corpus);
 }
 
@@ -306,16 +310,18 @@ void bind_label_columns(ConfigSection& s, CorpusSpec& corpus, const RecordFormat
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, with_records("images"));
   if (kind == "images") return bind_image_corpus(s, corpus);
-  bind_label_columns(s, corpus, format_named(kind),
-                     "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl: "
-                     "label.");
+  bind_label_columns(
+      s, corpus, format_named(kind),
+      "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl, parquet: "
+      "label.");
 }
 
 void bind_labelled_texts(ConfigSection& s, CorpusSpec& corpus) {
-  bind_label_columns(s, corpus, &chosen_format(s, corpus, kTsv),
-                     "Column of the label, by number from 1 or by name (csv, jsonl: label): of a "
-                     "text_regression a number, of multi_label names with commas between them, or "
-                     "- for none.");
+  bind_label_columns(
+      s, corpus, &chosen_format(s, corpus, kTsv),
+      "Column of the label, by number from 1 or by name (csv, jsonl, parquet: label): of a "
+      "text_regression a number, of multi_label names with commas between them, or "
+      "- for none.");
 }
 
 // Words with a tag each.
@@ -324,10 +330,12 @@ void bind_tagged(ConfigSection& s, CorpusSpec& corpus) {
   const ColumnKey words{
       "tokens_column", &CorpusSpec::tokens_column,
       "Column of the words, by number from 1 or by name: of a conll the number, 1 where none is "
-      "given; of a jsonl a list (tokens); of a tsv or csv a text with spaces between the words."};
+      "given; of a jsonl or parquet a list (tokens); of a tsv or csv a text with spaces between "
+      "the words."};
   const ColumnKey tags{
       "tags_column", &CorpusSpec::tags_column,
-      "Column of their tags: of a conll a number from 1, or last; of a jsonl a list (tags, labels "
+      "Column of their tags: of a conll a number from 1, or last; of a jsonl or parquet a list "
+      "(tags, labels "
       "or ner_tags, which the first record has) of names, or of places of data.labels from 0."};
   if (const RecordFormat* format = format_named(kind)) {
     bind_records(s, corpus, *format, CorpusSpec::Kind::kTagged, {words, tags});
@@ -365,11 +373,11 @@ void bind_points(ConfigSection& s, CorpusSpec& corpus) {
   read_or_refuse(
       !several, "x_columns",
       {"x_column", &CorpusSpec::x_column,
-       "Column of the points' x: its number from 1, or its name. csv, tsv: 1; jsonl: x."});
+       "Column of the points' x: its number from 1, or its name. csv, tsv: 1; others: x."});
   read_or_refuse(
       !classes, "class_column",
       {"y_column", &CorpusSpec::y_column,
-       "Column of the points' y: its number from 1, or its name. csv, tsv: 2; jsonl: y."});
+       "Column of the points' y: its number from 1, or its name. csv, tsv: 2; others: y."});
   bind_records(s, corpus, format, CorpusSpec::Kind::kPoints, columns);
 }
 

@@ -76,6 +76,14 @@ std::vector<std::string> those(const std::vector<std::string>& keys,
   return found;
 }
 
+// The names of the first files: shards can be many.
+std::string named(const std::vector<std::string>& files) {
+  constexpr size_t kNamed = 3;
+  if (files.size() <= kNamed + 1) return join(files, ", ");
+  return concat(join(std::vector(files.begin(), files.begin() + kNamed), ", "), " and ",
+                files.size() - kNamed, " others");
+}
+
 // The chat template that the config chooses, if it is not that of the checkpoint.
 std::vector<std::string> other_template(const Config& config, const TokenizerPair& before) {
   const DataOptions& data = config.data;
@@ -146,7 +154,7 @@ void Resume::follow_rows(const Config& config, const std::vector<DataFile>& trai
           concat(other_chat.front(), " is not the chat template of the checkpoint", end));
     } else if (!other_text.empty()) {
       warnings_.push_back(
-          concat(join(other_text, ", "), " is not the training data of the checkpoint", end));
+          concat(named(other_text), " is not the training data of the checkpoint", end));
     } else if (in_epoch) {
       consequences_.push_back(concat(join(reasons, ", "), " changed: other training data", end));
     }
@@ -167,7 +175,7 @@ void Resume::follow_metrics(const Config& config, const std::vector<DataFile>& v
   const std::vector<std::string> keys = changed_keys(*before_, config, !valid_before.empty());
   if (!other_valid.empty()) {
     warnings_.push_back(
-        concat(join(other_valid, ", "), " is not the validation data of the checkpoint"));
+        concat(named(other_valid), " is not the validation data of the checkpoint"));
   }
   const std::vector<std::string> other_chat = other_template(config, tokenizers_);
   const auto measured_otherwise = [&](const char* key_of_metric, const std::string& metric) {
@@ -182,7 +190,7 @@ void Resume::follow_metrics(const Config& config, const std::vector<DataFile>& v
   const auto others = measured_otherwise("training.metric_for_best_model", metric);
   if (!others.empty() && state_.best_step >= 0) {
     consequences_.push_back(concat("the best ", metric, " begins anew, without the one of update ",
-                                   state_.best_step, ": ", join(others, ", "), " changed"));
+                                   state_.best_step, ": ", named(others), " changed"));
     state_.best_step = -1;
     state_.best_metric = 0;
     state_.validations_without_best = 0;

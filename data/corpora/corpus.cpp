@@ -294,11 +294,11 @@ void CorpusSpec::validate(const OptionReport& report) const {
   }
   report.expect(it == Kind::kPrompted || compared || (prompt.empty() && answer.empty()), "prompt",
                 "and answer need ", record_format_names(), ", got ", str(), '.');
-  const bool in_json = has_records() && records.format == &kJsonl;
-  report.expect(messages_column.empty() || in_json, "messages_column", "needs a jsonl, got ", str(),
-                '.');
+  const bool in_json = has_records() && records.format->json_lines != nullptr;
+  report.expect(messages_column.empty() || in_json, "messages_column",
+                "needs a jsonl or parquet, got ", str(), '.');
   if (compares_talks()) {
-    report.expect(in_json, "chosen_column", "needs a jsonl, got ", str(), '.');
+    report.expect(in_json, "chosen_column", "needs a jsonl or parquet, got ", str(), '.');
     report.expect(!chosen_column.empty() && !rejected_column.empty(), "chosen_column",
                   "and rejected_column stand together, got '", chosen_column, "' and '",
                   rejected_column, "'.");

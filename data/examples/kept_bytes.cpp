@@ -67,8 +67,10 @@ int64_t token_file_bytes(const std::vector<CorpusSpec>& specs, bool characters) 
     const auto kind = spec.kind();
     using enum CorpusSpec::Kind;
     if (kind == kImages || kind == kPoints || kind == kQuestions) continue;
-    double text =
-        share_of(spec) * static_cast<double>(unpacked_bytes(files_of({spec}), kCompression));
+    // Parquet packs its columns itself.
+    const bool packed = spec.has_records() && !spec.records.format->is_text;
+    double text = share_of(spec) * static_cast<double>(packed ? kCompression : 1) *
+                  static_cast<double>(unpacked_bytes(files_of({spec}), kCompression));
     if (spec.limit > 0) text = std::min(text, static_cast<double>(spec.limit) * kLongText);
     bytes += text;
   }

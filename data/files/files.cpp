@@ -85,6 +85,17 @@ void BufferedFile::consume(size_t count) {
   consumed_ += static_cast<int64_t>(count);
 }
 
+void BufferedFile::seek(int64_t position) {
+  if (position >= consumed_ && position - consumed_ <= std::ssize(bytes())) {
+    return consume(static_cast<size_t>(position - consumed_));
+  }
+  if (::lseek(descriptor_, position, SEEK_SET) < 0) {
+    fail_file(path_, concat("cannot be read at byte ", position, ": ", std::strerror(errno), '.'));
+  }
+  begin_ = end_ = 0;
+  consumed_ = position;
+}
+
 std::string read_file(const std::string& path) {
   BufferedFile file(path, FileKinds::kFiles);
   std::string bytes;

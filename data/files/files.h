@@ -30,7 +30,9 @@ class BufferedFile {
   /// Reads until `count` bytes are there, or the file ends.
   void read_ahead(size_t count);
   void consume(size_t count);
-  /// Bytes of the file consumed so far.
+  /// Goes on at another byte of a regular file.
+  void seek(int64_t position);
+  /// The byte of the file at which bytes() begin.
   int64_t consumed() const { return consumed_; }
   const std::string& path() const { return path_; }
 

@@ -33,7 +33,7 @@ const std::map<std::string, std::set<std::string>> kMayUse = {
 const std::map<std::string, std::vector<std::string>> kRooms = {
     {"nn", {"layers", "attention", "decoding", "models"}},
     {"data",
-     {"files", "markup", "chat", "tokenizers", "corpora", "lexicon", "images", "batches",
+     {"files", "parquet", "markup", "chat", "tokenizers", "corpora", "lexicon", "images", "batches",
       "examples", "scores", "n_best"}},
     {"apps", {"config", "checkpoint", "tasks", "interop", "run", "commands"}},
 };

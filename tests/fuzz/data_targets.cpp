@@ -11,13 +11,16 @@
 #include "data/corpora/token_table.h"
 #include "data/examples/points.h"
 #include "data/examples/questions.h"
+#include "data/files/files.h"
 #include "data/files/text.h"
 #include "data/files/unpacked_file.h"
 #include "data/images/images.h"
 #include "data/n_best/n_best_file.h"
+#include "data/parquet/rows.h"
 #include "tests/data/files/compressed_files.h"
 #include "tests/data/images/image_files.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/paths.h"
 
 namespace tapestry {
 namespace {
@@ -119,6 +122,25 @@ void read_table(std::string_view bytes) {
   spec.target_column = "de";
   if (format->has_columns) spec.records.header = "yes";
   read_all(spec);
+}
+
+Seeds parquet_seeds() {
+  Seeds seeds;
+  for (const char* name : {"pairs_snappy_v1", "pairs_zstd_v2", "pairs_gzip_plain", "pairs_none_v2",
+                           "refused_lz4", "refused_delta", "refused_time"}) {
+    seeds.push_back(read_file(project_file(concat("tests/fixtures/parquet/", name, ".parquet"))));
+  }
+  return seeds;
+}
+void read_parquet(std::string_view bytes) {
+  constexpr int kMostRows = 1000;  // a few bytes can stand for billions of nulls
+  parquet::RowReader all(fuzzed_file(bytes), {});
+  std::string line;
+  for (int i = 0; i < kMostRows && all.next(line); ++i) {
+  }
+  parquet::RowReader some(fuzzed_file(bytes), {"translation.en", "tokens", "messages", "text"});
+  for (int i = 0; i < kMostRows && some.next(line); ++i) {
+  }
 }
 
 Seeds point_seeds() { return {"x,y\n1,2\n-3e-1, 4.5\n\n", "1,2\n3,4\n"}; }
@@ -233,6 +255,7 @@ constexpr FuzzTarget kTargets[] = {
     {"tsv", tsv_seeds, read_table<&kTsv>},
     {"csv", csv_seeds, read_table<&kCsv>},
     {"jsonl", jsonl_seeds, read_table<&kJsonl>},
+    {"parquet", parquet_seeds, read_parquet},
     {"points", point_seeds, read_points},
     {"ding", ding_seeds, read_ding},
     {"squad", squad_seeds, read_squad},

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "data/chat/chat_format.h"
 #include "data/corpora/filtering_reader.h"
+#include "data/corpora/records/json_lines.h"
 #include "data/corpora/records/jsonl_reader.h"
 #include "data/files/text.h"
 
@@ -17,22 +18,22 @@ using Json = nlohmann::ordered_json;
 
 class ChatReader : public FilteringReader {
  public:
-  explicit ChatReader(const CorpusSpec& spec) : FilteringReader(spec), lines_(spec.records.path) {
-    lines_.pass_long_lines();
+  explicit ChatReader(const CorpusSpec& spec)
+      : FilteringReader(spec), lines_(open_json_lines(spec.records, {})) {
     if (spec.chat != nullptr) format_ = *spec.chat;
   }
 
  protected:
   bool fetch(TextPair& pair) override {
-    while (lines_.next(line_)) {
-      if (lines_.was_too_long()) {
+    while (lines_->next(line_)) {
+      if (lines_->was_too_long()) {
         odd(concat("a line of more than ", LineReader::kMaxLineBytes >> 20, " MiB"));
         continue;
       }
       if (is_blank(line_)) continue;
       if (find_invalid_utf8(line_) != std::string::npos) {
         ++counts_.read;
-        drop(Drop::kInvalidUtf8, lines_.place());
+        drop(Drop::kInvalidUtf8, lines_->place());
         continue;
       }
       if (take(pair)) return true;
@@ -54,7 +55,7 @@ class ChatReader : public FilteringReader {
       if (error.kind() != ErrorKind::kData) throw;
       return odd(error.what());
     }
-    pair.place = lines_.place();
+    pair.place = lines_->place();
     return any_ = true;
   }
 
@@ -81,8 +82,8 @@ class ChatReader : public FilteringReader {
 
   bool odd(const std::string& reason) {
     ++counts_.read;
-    if (odd_++ == 0) first_odd_ = concat("[data] ", lines_.place(), ": ", reason);
-    drop(Drop::kMalformed, concat(lines_.place(), ": ", reason));
+    if (odd_++ == 0) first_odd_ = concat("[data] ", lines_->place(), ": ", reason);
+    drop(Drop::kMalformed, concat(lines_->place(), ": ", reason));
     if (!any_ && odd_ == RecordReader::kMostOdd) fail_odd();
     return false;
   }
@@ -90,7 +91,7 @@ class ChatReader : public FilteringReader {
     fail(ErrorKind::kData, first_odd_, first_odd_.ends_with('.') ? "" : ".");
   }
 
-  LineReader lines_;
+  const std::unique_ptr<JsonLines> lines_;
   std::string line_, first_odd_;
   ChatFormat format_;
   int64_t odd_ = 0;

@@ -1,4 +1,4 @@
-// Talks of users with an assistant: a jsonl with a list of messages in each object.
+// Talks of users with an assistant: records with a list of messages in each.
 #pragma once
 
 #include <memory>

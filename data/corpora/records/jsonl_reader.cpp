@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "data/corpora/records/records.h"
+#include "data/files/text.h"
 #include "data/files/utf8.h"
 
 namespace tapestry {
@@ -151,17 +152,16 @@ std::string json_problem(std::string_view line) {
   return Json::sax_parse(line, &collector) ? "" : collector.problem();
 }
 
-JsonlReader::JsonlReader(const RecordFile& file, const std::vector<RecordField>& fields)
-    : file_(file), lines_(file.path), fields_(fields), others_(fields.size()) {
-  lines_.pass_long_lines();
-}
+JsonlReader::JsonlReader(const RecordFile& file, std::unique_ptr<JsonLines> lines,
+                         const std::vector<RecordField>& fields)
+    : file_(file), lines_(std::move(lines)), fields_(fields), others_(fields.size()) {}
 
 RecordReader::Row JsonlReader::next(RecordValues& values) {
   do {
-    if (!lines_.next(line_)) return counted(Row::kEnd);
-  } while (is_blank(line_) && !lines_.was_too_long());
-  place_ = lines_.place();
-  if (lines_.was_too_long()) {
+    if (!lines_->next(line_)) return counted(Row::kEnd);
+  } while (is_blank(line_) && !lines_->was_too_long());
+  place_ = lines_->place();
+  if (lines_->was_too_long()) {
     const std::string problem =
         concat("a line of more than ", LineReader::kMaxLineBytes >> 20, " MiB");
     return odd(Row::kOdd, problem, [&] { return concat("[data] ", place_, " is ", problem, '.'); });
@@ -216,6 +216,22 @@ RecordReader::Row JsonlReader::odd(Row row, const std::string& reason,
 
 namespace {
 
+class LinesOfText : public JsonLines {
+ public:
+  explicit LinesOfText(const std::string& path) : lines_(path) { lines_.pass_long_lines(); }
+
+  bool next(std::string& line) override { return lines_.next(line); }
+  bool was_too_long() const override { return lines_.was_too_long(); }
+  std::string place() const override { return lines_.place(); }
+
+ private:
+  LineReader lines_;
+};
+
+std::unique_ptr<JsonLines> open_lines(const RecordFile& file, const std::vector<std::string>&) {
+  return std::make_unique<LinesOfText>(file.path);
+}
+
 char first_character(const std::string& line) {
   const size_t first = line.find_first_not_of(" \t");
   return first == std::string::npos ? ' ' : line[first];
@@ -235,7 +251,10 @@ extern const RecordFormat kJsonl = {
       const bool list = first_character(line) == '[';
       return list ? "a JSON list: jsonl has an object in each line" : "";
     },
-    .open = [](const RecordFile& file, const std::vector<RecordField>& fields)
-        -> std::unique_ptr<RecordReader> { return std::make_unique<JsonlReader>(file, fields); }};
+    .open = [](const RecordFile& file,
+               const std::vector<RecordField>& fields) -> std::unique_ptr<RecordReader> {
+      return std::make_unique<JsonlReader>(file, open_lines(file, {}), fields);
+    },
+    .json_lines = open_lines};
 
 }  // namespace tapestry

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/corpora/records/json_lines.h"
 #include "data/corpora/records/record_files.h"
-#include "data/files/text.h"
 
 namespace tapestry {
 
@@ -16,7 +16,8 @@ std::string json_problem(std::string_view line);
 /// Keeps only the requested fields; the rest of an object is skipped while it is parsed.
 class JsonlReader : public RecordReader {
  public:
-  JsonlReader(const RecordFile& file, const std::vector<RecordField>& fields);
+  JsonlReader(const RecordFile& file, std::unique_ptr<JsonLines> lines,
+              const std::vector<RecordField>& fields);
 
   Row next(RecordValues& values) override;
 
@@ -25,7 +26,7 @@ class JsonlReader : public RecordReader {
   Row odd(Row row, const std::string& reason, const std::function<std::string()>& error);
 
   const RecordFile file_;
-  LineReader lines_;
+  const std::unique_ptr<JsonLines> lines_;
   std::string line_;
   const std::vector<RecordField> fields_;
   std::vector<const char*> others_;  // the kind of each field that is neither text nor number

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/base/nearest_name.h"
 #include "core/base/text.h"
+#include "data/corpora/records/json_lines.h"
 #include "data/corpora/records/table_reader.h"
 #include "data/files/text.h"
 #include "data/files/utf8.h"
@@ -13,9 +14,9 @@
 namespace tapestry {
 namespace {
 
-constexpr const RecordFormat* kFormats[] = {&kTsv, &kCsv, &kJsonl};
+constexpr const RecordFormat* kFormats[] = {&kTsv, &kCsv, &kJsonl, &kParquet};
 // What a line looks like: JSON may hold tabs, and both may hold commas.
-constexpr const RecordFormat* kSurestFirst[] = {&kJsonl, &kTsv, &kCsv};
+constexpr const RecordFormat* kSurestFirst[] = {&kParquet, &kJsonl, &kTsv, &kCsv};
 static_assert(std::size(kSurestFirst) == std::size(kFormats));
 
 }  // namespace
@@ -77,7 +78,20 @@ std::unique_ptr<RecordReader> open_records(const RecordFile& file,
   return file.format->open(file, fields);
 }
 
+std::unique_ptr<JsonLines> open_json_lines(const RecordFile& file,
+                                           const std::vector<std::string>& fields) {
+  check(file.format->json_lines != nullptr, "data", file.format->name, " has no objects.");
+  return file.format->json_lines(file, fields);
+}
+
+std::vector<std::string> names_of(const std::vector<RecordField>& fields) {
+  std::vector<std::string> names;
+  for (const RecordField& field : fields) names.push_back(field.name);
+  return names;
+}
+
 std::string format_advice(const RecordFile& file) {
+  if (!file.format->is_text) return "";
   if (!std::filesystem::is_regular_file(file.path)) return "";  // a pipe is read once
   LineReader lines(file.path);
   std::string line;

@@ -7,6 +7,8 @@
 //         quotes, CRLF or LF. A line end inside quotes becomes LF.
 //  jsonl  One JSON object a line; blank lines are passed over. "translation.en" is the field en of
 //         the object translation.
+//  parquet  Rows of columns (data/parquet/rows.h), read as the objects of a jsonl; a place counts
+//         rows. It packs its columns itself.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +25,7 @@ namespace tapestry {
 struct RecordField;
 struct RecordFile;
 class RecordReader;
+class JsonLines;
 
 /// What the rest of the program knows of a format.
 struct RecordFormat {
@@ -33,15 +36,20 @@ struct RecordFormat {
   /// Columns are numbers where nobody names them. Otherwise fields have their usual names, and the
   /// first line of a file of columns is a header.
   bool by_numbers;
+  bool is_text = true;                        ///< lines, plain or compressed
   const char* look;                           ///< "JSON": what a file of it looks like ...
   bool (*looks_so)(const std::string& line);  ///< ... and whether a line does
   /// Advice on a line that nearly has this format; "" if there is none.
   std::string (*advice)(const std::string& line);
   std::unique_ptr<RecordReader> (*open)(const RecordFile& file,
                                         const std::vector<RecordField>& fields);
+  /// Opens a file whose records can hold lists and objects; null: they cannot. See
+  /// open_json_lines().
+  std::unique_ptr<JsonLines> (*json_lines)(const RecordFile& file,
+                                           const std::vector<std::string>& fields) = nullptr;
 };
-extern const RecordFormat kTsv, kCsv, kJsonl;
-/// All formats, in the order in which messages name them: "tsv, csv or jsonl".
+extern const RecordFormat kTsv, kCsv, kJsonl, kParquet;
+/// All formats, in the order in which messages name them: "tsv, csv, jsonl or parquet".
 std::span<const RecordFormat* const> record_formats();
 std::string record_format_names(const char* last = " or ");
 
@@ -56,20 +64,22 @@ struct RecordFile {
 };
 
 /// A field to read. In a tsv or csv it is a column's name in the header or its number, counted from
-/// 1; in a jsonl a name, or a path of names with dots between them.
+/// 1; in a jsonl or parquet a name, or a path of names with dots between them.
 struct RecordField {
   std::string name;
   /// A record may lack it, or have null or nothing there; true and false count as texts.
   bool optional = false;
-  /// A tsv or csv must have the column though records may leave it empty: somebody asked for it.
+  /// A file of columns must have this one though records may leave it empty: somebody asked for it.
   bool asked_for = false;
-  /// In a jsonl it is a list of texts or numbers, of which the value has each, with kListSeparator
-  /// between them; in other formats a text.
+  /// In a jsonl or parquet it is a list of texts or numbers, of which the value has each, with
+  /// kListSeparator between them; in other formats a text.
   bool list = false;
   static constexpr char kListSeparator = '\x1f';
 
   bool needs_column() const { return !optional || asked_for; }
 };
+
+std::vector<std::string> names_of(const std::vector<RecordField>& fields);
 
 /// True if a field's name is the number of a column.
 bool is_column_number(const std::string& name);

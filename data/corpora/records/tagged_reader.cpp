@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "data/corpora/filtering_reader.h"
+#include "data/corpora/records/json_lines.h"
 #include "data/corpora/records/records.h"
 
 namespace tapestry {
@@ -126,17 +127,18 @@ class ConllReader : public FilteringReader {
 // The usual name of a list of tags is not the same everywhere: that of the first record counts.
 std::string tags_field(const CorpusSpec& spec) {
   std::error_code unknown;
-  const bool usual = spec.records.format == &kJsonl && spec.tags_column == "tags";
+  const bool usual = spec.records.format->json_lines != nullptr && spec.tags_column == "tags";
   if (!usual || !std::filesystem::is_regular_file(spec.records.path, unknown)) {
     return spec.tags_column;
   }
-  LineReader lines(spec.records.path);
+  const std::vector<std::string> usual_names = {"tags", "labels", "ner_tags"};
+  const auto lines = open_json_lines(spec.records, usual_names);
   std::string line;
-  while (lines.next(line)) {
+  while (lines->next(line)) {
     if (is_blank(line)) continue;
     try {
-      const Record record = parse_json_record(line, lines.place());
-      for (const char* name : {"tags", "labels", "ner_tags"}) {
+      const Record record = parse_json_record(line, lines->place());
+      for (const std::string& name : usual_names) {
         if (record.has(name)) return name;
       }
     } catch (const Error&) {

@@ -76,6 +76,37 @@ TEST_F(DataFormatsTest, PairsOfEachFormatGiveTheSameBits) {
        "data.train.source_column=translation.en", "data.train.target_column=translation.de"});
 }
 
+TEST_F(DataFormatsTest, ShardsGiveTheBitsOfOneFileAndResume) {
+  const std::string whole = train("translation");
+  std::string targets, sources;
+  int shard = 0;
+  const auto all_sources = lines("train.src"), all_targets = lines("train.tgt");
+  for (size_t i = 0; i < all_sources.size(); ++i) {
+    sources += all_sources[i] + '\n';
+    targets += all_targets[i] + '\n';
+    if (i % 70 != 69 && i + 1 < all_sources.size()) continue;
+    folder_.write(concat("shard-", shard, ".src.zst"), zstd(sources));
+    folder_.write(concat("shard-", shard++, ".tgt"), targets);
+    sources.clear();
+    targets.clear();
+  }
+  ASSERT_GT(shard, 2);
+  const std::string shards = concat("data.train={source: \"", folder_.path("shard-*.src.zst"),
+                                    "\", target: \"", folder_.path("shard-?.tgt"), "\"}");
+  expect_same("translation", whole, {shards});
+  ASSERT_EQ(folder_.train("translation", "parts", {shards, "training.max_steps=7"}), 0);
+  folder_.forget_messages();
+  ASSERT_EQ(folder_.train("translation", "parts", {shards, "training.max_steps=20"}), 0);
+  EXPECT_THAT(folder_.messages(), Not(HasSubstr("training data of")));
+  EXPECT_EQ(folder_.result("parts").at("model.safetensors"),
+            folder_.result(whole).at("model.safetensors"));
+  // A new shard is other data.
+  folder_.write("shard-9.src.zst", zstd("ba ce di\n"));
+  folder_.write("shard-9.tgt", "ba ce di\n");
+  ASSERT_EQ(folder_.train("translation", "parts", {shards, "training.max_steps=21"}), 0);
+  EXPECT_THAT(folder_.messages(), HasSubstr("is not the training data of the checkpoint"));
+}
+
 TEST_F(DataFormatsTest, PairsHaveWeights) {
   const auto sources = lines("train.src"), targets = lines("train.tgt");
   const auto weigh = [&](const std::string& name, auto weight_of) {
