@@ -1,5 +1,6 @@
 #include "data/parquet/footer.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "core/base/error.h"
@@ -17,17 +18,12 @@ constexpr const char* kConverted[] = {
     "UTF8",   "MAP",       "MAP_KEY_VALUE", "LIST",   "ENUM",    "DECIMAL", "DATE",    "TIME",
     "TIME",   "TIMESTAMP", "TIMESTAMP",     "UINT_8", "UINT_16", "UINT_32", "UINT_64", "INT_8",
     "INT_16", "INT_32",    "INT_64",        "JSON",   "BSON",    "INTERVAL"};
-constexpr const char* kLogical[] = {
-    "",        "STRING",  "MAP",  "LIST", "ENUM", "DECIMAL", "DATE",    "TIME",     "",         "",
-    "INTEGER", "UNKNOWN", "JSON", "BSON", "UUID", "FLOAT16", "VARIANT", "GEOMETRY", "GEOGRAPHY"};
+constexpr const char* kLogical[] = {"",        "STRING",  "MAP",      "LIST",      "ENUM",
+                                    "DECIMAL", "DATE",    "TIME",     "TIMESTAMP", "INTERVAL",
+                                    "INTEGER", "UNKNOWN", "JSON",     "BSON",      "UUID",
+                                    "FLOAT16", "VARIANT", "GEOMETRY", "GEOGRAPHY"};
 enum Converted : int64_t { kMap = 1, kMapKeyValue = 2, kList = 3, kUint8 = 11, kUint64 = 14 };
-enum Logical : int64_t {
-  kMapType = 2,
-  kListType = 3,
-  kTimestamp = 8,
-  kInteger = 10,
-  kNothing = 11
-};
+enum Logical : int64_t { kMapType = 2, kListType = 3, kInteger = 10, kNothing = 11 };
 
 template <size_t count>
 std::string name_in(const char* const (&names)[count], int64_t number, const char* kind) {
@@ -167,6 +163,12 @@ RowGroup read_group(ThriftReader& in, int64_t file_bytes) {
   return group;
 }
 
+// What the writer says that the numbers or bytes are; "" if it says nothing.
+std::string meaning_of(const Node& node) {
+  if (node.logical >= 0) return name_in(kLogical, node.logical, "logical type");
+  return node.converted >= 0 ? name_in(kConverted, node.converted, "converted type") : "";
+}
+
 }  // namespace
 
 bool Node::is_list() const {
@@ -181,10 +183,7 @@ bool Node::is_map() const {
 std::string Node::kind() const {
   if (!is_leaf()) return is_map() ? "a MAP" : "a group";
   const std::string physical_name = kPhysical[static_cast<size_t>(physical)];
-  const std::string meaning = logical == kTimestamp ? "TIMESTAMP"
-                              : logical >= 0        ? name_in(kLogical, logical, "logical type")
-                              : converted >= 0 ? name_in(kConverted, converted, "converted type")
-                                               : "";
+  const std::string meaning = meaning_of(*this);
   return meaning.empty() ? physical_name : concat(meaning, " (", physical_name, ')');
 }
 
@@ -192,19 +191,11 @@ std::string Node::unread() const {
   if (!is_leaf()) return is_map() ? kind() : "";
   if (physical == Physical::kInt96 || physical == Physical::kFixedByteArray) return kind();
   if (logical == kNothing) return "";  // nothing but nulls
-  static constexpr std::string_view kRead[] = {"STRING", "ENUM", "INTEGER", "JSON"};
-  static constexpr std::string_view kReadOld[] = {"UTF8",    "ENUM",    "JSON",   "INT_8",
-                                                  "INT_16",  "INT_32",  "INT_64", "UINT_8",
-                                                  "UINT_16", "UINT_32", "UINT_64"};
-  const auto is_in = [](const std::string& name, const auto& names) {
-    for (const std::string_view one : names) {
-      if (name == one) return true;
-    }
-    return false;
-  };
-  const bool read = logical >= 0
-                        ? logical != kTimestamp && is_in(name_in(kLogical, logical, ""), kRead)
-                        : converted < 0 || is_in(name_in(kConverted, converted, ""), kReadOld);
+  static constexpr std::string_view kRead[] = {"STRING",  "UTF8",    "ENUM",   "JSON",   "INTEGER",
+                                               "INT_8",   "INT_16",  "INT_32", "INT_64", "UINT_8",
+                                               "UINT_16", "UINT_32", "UINT_64"};
+  const std::string meaning = meaning_of(*this);
+  const bool read = meaning.empty() || std::ranges::find(kRead, meaning) != std::end(kRead);
   return read ? "" : kind();
 }
 
