@@ -77,6 +77,12 @@ struct ModelBundle {
                                            std::optional<WeightChoice> format = {});
 
   Device device() const { return store.device(); }
+  /// The segments of a batch on the device; undefined if it has none, or the model tells none
+  /// apart.
+  Tensor segments(const Tensor& of_rows) const {
+    const bool tells = of_rows.defined() && config.model.type_vocab_size > 1;
+    return tells ? of_rows.to(device()) : Tensor();
+  }
   /// Its files in a checkpoint besides tensors: config.json and the tokenizers.
   std::map<std::string, std::string> files() const;
 

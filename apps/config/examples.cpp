@@ -9,6 +9,13 @@ constinit const ExampleKind kPairExamples{.name = "pairs of sentences", .has_tar
 // A row has bos, a token and eos.
 constinit const ExampleKind kTextPairExamples{
     .name = "pairs of texts", .shortest = 3, .has_choices = false};
+constinit const ExampleKind kRatedPairExamples{
+    .name = "pairs of texts with a number each",
+    .condition = "with score_column",
+    .matches = [](const CorpusSpec& corpus, TextRows) { return !corpus.score_column.empty(); },
+    .shortest = 3,
+    .ranked = true,
+    .has_choices = false};
 constinit const ExampleKind kTextExamples{.name = "text"};
 constinit const ExampleKind kBlockExamples{.name = "text", .has_documents = true, .joined = true};
 constinit const ExampleKind kDocumentExamples{

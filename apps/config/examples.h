@@ -34,6 +34,7 @@ struct ExampleKind {
   bool talks = false;          ///< messages of a user and an assistant, by a chat template
   bool has_classes = false;    ///< data.labels
   bool in_windows = false;     ///< long contexts are read in windows
+  bool ranked = false;         ///< by how alike two texts are
   bool has_choices = true;     ///< a target is one of several, over which a loss can spread
 
   bool of_text() const { return medium == Medium::kText; }
@@ -41,11 +42,12 @@ struct ExampleKind {
   bool of_points() const { return medium == Medium::kPoints; }
 };
 
-extern const ExampleKind kPairExamples;      ///< sentences with translations
-extern const ExampleKind kTextPairExamples;  ///< texts that belong together
-extern const ExampleKind kTextExamples;      ///< documents, which the task cuts itself
-extern const ExampleKind kBlockExamples;     ///< documents, joined and cut into blocks
-extern const ExampleKind kDocumentExamples;  ///< documents, a row each
+extern const ExampleKind kPairExamples;       ///< sentences with translations
+extern const ExampleKind kTextPairExamples;   ///< texts that belong together
+extern const ExampleKind kRatedPairExamples;  ///< two texts, and how alike they are
+extern const ExampleKind kTextExamples;       ///< documents, which the task cuts itself
+extern const ExampleKind kBlockExamples;      ///< documents, joined and cut into blocks
+extern const ExampleKind kDocumentExamples;   ///< documents, a row each
 extern const ExampleKind kPromptExamples;
 extern const ExampleKind kTalkExamples;            ///< records with messages
 extern const ExampleKind kPreferenceExamples;      ///< prompts with a better and a worse answer

@@ -24,6 +24,7 @@ std::vector<Probe> probes() {
              {{"data.train.ding", "data.train={ding: x}"},
               {"data.train.prompt", "data.train={jsonl: x, prompt: \"{a}\"}"},
               {"data.train.messages_column", "data.train={jsonl: x, messages_column: messages}"},
+              {"data.train.score_column", "data.train={tsv: x, score_column: 3}"},
               {"tokenizer.path", "tokenizer.path=x"},
               {"model.kv_latent_size", "model.kv_latent_size=2"},
               {"training.lora.rank", "training.lora.rank=2"},

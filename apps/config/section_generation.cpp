@@ -81,8 +81,9 @@ void bind_embedding(ConfigSection& s, Config& config) {
          "Divides the products of vectors in the loss: the smaller, the more count the texts that "
          "are hard to tell apart.",
          positive());
-  s.read("both_directions", config.embedding.both_directions,
-         "Sources are found by their targets, too, not only targets by their sources.");
+  s.read_if(!examples_of(config).ranked, "with score_column", "both_directions",
+            config.embedding.both_directions,
+            "Sources are found by their targets, too, not only targets by their sources.");
 }
 
 void bind_preference(ConfigSection& s, Config& config) {

@@ -28,10 +28,14 @@ auto named(const Values& values) {
 }
 
 void bind_data(ConfigSection& s, Config& config);
+/// A key that names corpora, a list or one.
+void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const TaskKind& task,
+                  std::vector<CorpusSpec>& corpora);
 /// One corpus of a task, with the keys of all kinds.
 void bind_corpus(ConfigSection& s, const TaskKind& task, CorpusSpec& corpus);
 /// Corpora: pairs of sentences; text without translations; texts or images with a class each.
 void bind_pairs(ConfigSection& s, CorpusSpec& corpus);
+void bind_text_pairs(ConfigSection& s, CorpusSpec& corpus);
 void bind_text(ConfigSection& s, CorpusSpec& corpus);
 /// Text, or prompts with answers.
 void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus);

@@ -166,8 +166,15 @@ CrossEntropy dry_loss(const TextEmbedder& model, const BatchSizes& batch, const 
   const auto vectors = [&](int64_t length) {
     return model(ids(batch.rows, length, device), lengths(batch.rows, length, Device{}));
   };
-  const Var sources = vectors(batch.source);
-  return contrastive_loss(sources, vectors(batch.target), {}, run.config.embedding, options);
+  const Var sources = vectors(batch.source), targets = vectors(batch.target);
+  const std::vector<CorpusSpec>& train = run.config.data.train;
+  if (examples_of(run.config).ranked) {
+    return ranking_loss(sources, targets, std::vector<float>(static_cast<size_t>(batch.rows)),
+                        run.config.embedding.temperature, options);
+  }
+  const bool negatives = !train.empty() && !train[0].negative_column.empty();
+  const Var choices = negatives ? concat({targets, vectors(batch.target)}, 0) : targets;
+  return contrastive_loss(sources, choices, {}, run.config.embedding, options);
 }
 
 CrossEntropy dry_loss(const ImageClassifier& model, const BatchSizes& batch, const DryRun& run,

@@ -1,4 +1,5 @@
-// The task that learns vectors of texts from pairs that belong together.
+// The task that learns vectors of texts: from pairs that belong together, maybe with texts that do
+// not, or from pairs with a number that says how alike they are.
 #include "apps/tasks/embedding.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "apps/tasks/supervised_task.h"
 #include "autograd/recompute.h"
 #include "data/examples/text_pairs.h"
+#include "data/scores/correlation.h"
 #include "data/scores/retrieval.h"
 
 namespace tapestry {
@@ -39,13 +41,23 @@ std::vector<int64_t> numbers_in(const std::vector<int64_t>& numbers, const TextP
   return found;
 }
 
+// The targets of a batch, and its negatives behind them.
+template <class Vectors>
+Var choices_of(const TextPairBatch& batch, const Vectors& vectors) {
+  if (!batch.negative.ids.defined()) return vectors(batch.target);
+  return concat({vectors(batch.target), vectors(batch.negative)}, 0);
+}
+
 CrossEntropy loss_of(const EmbeddingModel& model, const TextPairCorpus& corpus,
-                     const TextPairBatch& batch, const Var& sources, const Var& targets,
+                     const TextPairBatch& batch, const Var& sources, const Var& choices,
                      const CrossEntropyOptions& options) {
-  return contrastive_loss(sources, targets,
-                          {.sources = numbers_in(corpus.source_numbers, batch),
-                           .targets = numbers_in(corpus.target_numbers, batch)},
-                          model.config.embedding, options);
+  EqualTexts equal{.sources = numbers_in(corpus.source_numbers, batch),
+                   .targets = numbers_in(corpus.target_numbers, batch)};
+  if (corpus.has_negatives()) {
+    const std::vector<int64_t> negatives = numbers_in(corpus.negative_numbers, batch);
+    equal.targets.insert(equal.targets.end(), negatives.begin(), negatives.end());
+  }
+  return contrastive_loss(sources, choices, equal, model.config.embedding, options);
 }
 
 // The vectors of both sides of a corpus, (N, D) float32 in host memory.
@@ -124,11 +136,13 @@ std::map<std::string, double> measure_pairs(const EmbeddingModel& model,
   std::vector<std::vector<int64_t>> pairs;
   std::vector<std::vector<float>> numbers;
   const LossSums sums = loss_over_epoch(std::move(batches), group, [&](const TextPairBatch& batch) {
-    const Var sources = vectors_of(model, batch.source), targets = vectors_of(model, batch.target);
+    const Var sources = vectors_of(model, batch.source);
+    const Var choices =
+        choices_of(batch, [&](const FramedRows& texts) { return vectors_of(model, texts); });
     pairs.push_back(batch.indices);
     append(sources, numbers.emplace_back());
-    append(targets, numbers.back());
-    return loss_of(model, corpus, batch, sources, targets, {});
+    append(slice(choices, 0, 0, batch.rows), numbers.back());
+    return loss_of(model, corpus, batch, sources, choices, {});
   });
   const PairVectors vectors =
       in_places(group.in_order(std::move(pairs), count), group.in_order(std::move(numbers), count),
@@ -147,8 +161,52 @@ std::map<std::string, double> measure_pairs(const EmbeddingModel& model,
   return metrics;
 }
 
-struct EmbeddingKind {
-  EmbeddingKind(const Config& config, TokenizerPair given, const Report& report) {
+// What ranks exchange of a pair.
+struct Alike {
+  int64_t pair = 0;
+  double product = 0;
+};
+
+// The products of both vectors of each pair, and the mean loss of the batches.
+struct Products {
+  std::vector<double> of_pairs;
+  double loss = 0;
+};
+
+Products products_of(const EmbeddingModel& model, const TextPairCorpus& corpus,
+                     const RankGroup& group) {
+  TextPairBatches batches(corpus, unshuffled(model.config.batch));
+  const int64_t count = batches.batches_in_epoch();
+  std::vector<std::vector<Alike>> own;
+  Products products{.of_pairs = std::vector<double>(static_cast<size_t>(corpus.size()))};
+  const LossSums sums = loss_over_epoch(std::move(batches), group, [&](const TextPairBatch& batch) {
+    const Var sources = vectors_of(model, batch.source), targets = vectors_of(model, batch.target);
+    const auto found = sum(mul(sources, targets), 1).value().to_vector<double>();
+    std::vector<Alike>& alike = own.emplace_back();
+    for (size_t row = 0; row < found.size(); ++row) {
+      alike.push_back({batch.indices[row], found[row]});
+    }
+    return ranking_loss(sources, targets, batch.scores, model.config.embedding.temperature, {});
+  });
+  for (const std::vector<Alike>& batch : group.in_order(own, count)) {
+    for (const Alike& one : batch) products.of_pairs[static_cast<size_t>(one.pair)] = one.product;
+  }
+  products.loss = sums.metrics().at("loss");
+  return products;
+}
+
+std::map<std::string, double> measure_scores(const TextPairCorpus& corpus,
+                                             const Products& products) {
+  std::vector<double> truth;
+  for (int64_t i = 0; i < corpus.size(); ++i) truth.push_back(corpus.score(i));
+  return {{"spearman", spearman_correlation(products.of_pairs, truth)},
+          {"pearson", pearson_correlation(products.of_pairs, truth)},
+          {"loss", products.loss}};
+}
+
+// What both kinds of pairs share.
+struct VectorKind {
+  VectorKind(const Config& config, TokenizerPair given, const Report& report) {
     TokenizerPair tokenizers = prepare_tokenizers(config, std::move(given), report);
     train = load_text_pairs(config.data.train, tokenizers, config.data.corpus,
                             load_context(config, report, "train"));
@@ -162,10 +220,6 @@ struct EmbeddingKind {
 
   TextPairBatches batches(DataPosition start) const {
     return TextPairBatches(train, model->config.batch, std::move(start));
-  }
-  static UpdateSize size_of(const TextPairBatch& batch) {
-    return {.tokens = batch.source.tokens + batch.target.tokens,
-            .targets = static_cast<double>(batch.rows)};
   }
   /// The vectors of a batch in training.splits parts. Only the vectors stay in memory; backward
   /// computes each part again (gradient caching: Gao et al. 2021).
@@ -183,10 +237,6 @@ struct EmbeddingKind {
     }
     return concat(vectors, 0);
   }
-  CrossEntropy loss(const TextPairBatch& batch, const CrossEntropyOptions& options) const {
-    const Var sources = vectors_in_parts(batch.source);
-    return loss_of(*model, train, batch, sources, vectors_in_parts(batch.target), options);
-  }
   std::vector<std::string> texts(const TextPairBatch& batch) const {
     return row_texts(batch.rows, batch.indices, [&](int64_t row) {
       const int64_t pair = batch.indices[static_cast<size_t>(row)];
@@ -194,15 +244,56 @@ struct EmbeddingKind {
                     text_of(*model, train.target, pair));
     });
   }
-  std::map<std::string, double> measure(const TextPairCorpus& corpus, const CrossEntropyOptions&,
-                                        const RankGroup& group, ValidationDetails* details) const {
-    return measure_pairs(*model, corpus, group, details);
-  }
   static int64_t choices() { return 0; }
 
   std::unique_ptr<EmbeddingModel> model;
   TextPairCorpus train;
   OfHeldOut<TextPairCorpus> held_out;
+};
+
+struct PairKind : VectorKind {
+  using VectorKind::VectorKind;
+
+  static UpdateSize size_of(const TextPairBatch& batch) {
+    return {.tokens = batch.source.tokens + batch.target.tokens + batch.negative.tokens,
+            .targets = static_cast<double>(batch.rows)};
+  }
+  CrossEntropy loss(const TextPairBatch& batch, const CrossEntropyOptions& options) const {
+    const Var sources = vectors_in_parts(batch.source);
+    const Var choices =
+        choices_of(batch, [&](const FramedRows& texts) { return vectors_in_parts(texts); });
+    return loss_of(*model, train, batch, sources, choices, options);
+  }
+  std::map<std::string, double> measure(const TextPairCorpus& corpus, const CrossEntropyOptions&,
+                                        const RankGroup& group, ValidationDetails* details) const {
+    return measure_pairs(*model, corpus, group, details);
+  }
+};
+
+struct RatedPairKind : VectorKind {
+  using VectorKind::VectorKind;
+
+  // The loss of a batch is one number.
+  static UpdateSize size_of(const TextPairBatch& batch) {
+    return {.tokens = batch.source.tokens + batch.target.tokens, .targets = 1};
+  }
+  CrossEntropy loss(const TextPairBatch& batch, const CrossEntropyOptions& options) const {
+    const Var sources = vectors_in_parts(batch.source);
+    return ranking_loss(sources, vectors_in_parts(batch.target), batch.scores,
+                        model->config.embedding.temperature, options);
+  }
+  std::map<std::string, double> measure(const TextPairCorpus& corpus, const CrossEntropyOptions&,
+                                        const RankGroup& group, ValidationDetails* details) const {
+    const Products products = products_of(*model, corpus, group);
+    const int64_t wanted = details != nullptr ? details->wanted : 0;
+    for (const int64_t i : shown_examples(wanted, corpus.size())) {
+      details->samples.push_back({.given = {{"source", text_of(*model, corpus.source, i)},
+                                            {"target", text_of(*model, corpus.target, i)},
+                                            {"reference", concat(corpus.score(i))}},
+                                  .output = concat(products.of_pairs[static_cast<size_t>(i)])});
+    }
+    return measure_scores(corpus, products);
+  }
 };
 
 Evaluation evaluate(ModelFiles files, const std::string& device,
@@ -217,17 +308,37 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
   return result;
 }
 
+Evaluation evaluate_scores(ModelFiles files, const std::string& device,
+                           const std::vector<CorpusSpec>& corpora) {
+  const auto model = EmbeddingModel::load(std::move(files), device, "evaluate", kEmbedsTexts);
+  const TextPairCorpus corpus = load_pairs(model->config, corpora, model->tokenizers);
+  warn_of_dropped(corpus.counts);
+  Evaluation result;
+  result.add(measure_scores(corpus, products_of(*model, corpus, {})), {"spearman", "pearson"});
+  result.add_count("pairs", corpus.size());
+  return result;
+}
+
 }  // namespace
 
-extern const Task kEmbedding(
-    {.name = "embedding",
-     .abilities = kEmbedsTexts,
-     .metrics = {"recall_at_1", "recall_at_5", "recall_at_10", "mrr", "nll", "loss"},
-     .bind_corpus = bind_pairs,
-     .sections = {kVectors}},
-    {{&kTextPairExamples, {&kTextEmbedderModel}, make_supervised<EmbeddingKind>, evaluate}});
+extern const Task kEmbedding({.name = "embedding",
+                              .abilities = kEmbedsTexts,
+                              .metrics = {},
+                              .bind_corpus = bind_text_pairs,
+                              .sections = {kVectors}},
+                             {{.examples = &kTextPairExamples,
+                               .models = {&kTextEmbedderModel},
+                               .make = make_supervised<PairKind>,
+                               .evaluate = evaluate,
+                               .more_metrics = {"recall_at_1", "recall_at_5", "recall_at_10", "mrr",
+                                                "nll", "loss"}},
+                              {.examples = &kRatedPairExamples,
+                               .models = {&kTextEmbedderModel},
+                               .make = make_supervised<RatedPairKind>,
+                               .evaluate = evaluate_scores,
+                               .more_metrics = {"spearman", "pearson", "loss"}}});
 
-Tensor embed(const EmbeddingModel& model, const std::vector<std::vector<int32_t>>& texts) {
+Tensor embed(const EmbeddingModel& model, const std::vector<FramedText>& texts) {
   return vectors_of(model, framed_rows(texts, model.tokenizers.source->special().filler()))
       .value()
       .to(Device{});

@@ -12,6 +12,6 @@ namespace tapestry {
 
 /// The vectors of the results of encoder_input(), none of them empty, as one batch: (N, D) float32
 /// or wider, in host memory.
-Tensor embed(const EmbeddingModel& model, const std::vector<std::vector<int32_t>>& texts);
+Tensor embed(const EmbeddingModel& model, const std::vector<FramedText>& texts);
 
 }  // namespace tapestry

@@ -19,13 +19,27 @@ void cut_long_line(std::vector<int32_t>& ids, int64_t most, const std::string& p
   ids.erase(first ? ids.begin() + most : ids.begin(), first ? ids.end() : ids.end() - most);
 }
 
-std::vector<int32_t> encoder_input(const Config& config, const Tokenizer& tokenizer,
-                                   const std::string& text, int64_t line) {
+FramedText encoder_input(const Config& config, const Tokenizer& tokenizer, const std::string& text,
+                         int64_t line) {
   std::vector<int32_t> tokens = tokenizer.encode(text);
   if (is_empty_text(text, tokens)) return {};
   const TextFrame frame = tokenizer.special().classified();
   cut_long_line(tokens, config.data.corpus.max_length - frame.size(), place_of_line(line));
-  return in_frame(frame, tokens);
+  return {.ids = in_frame(frame, tokens)};
+}
+
+FramedText encoder_input(const Config& config, const Tokenizer& tokenizer, const std::string& text,
+                         const std::string& second, int64_t line) {
+  std::vector<int32_t> first_ids = tokenizer.encode(text), second_ids = tokenizer.encode(second);
+  if (is_empty_text(text, first_ids) || is_empty_text(second, second_ids)) return {};
+  const TwoTextFrame frame = tokenizer.special().question();
+  const size_t tokens = first_ids.size() + second_ids.size();
+  const int64_t most = config.data.corpus.max_length - frame.size();
+  if (cut_longest_first(first_ids, second_ids, most)) {
+    std::cerr << concat("warning: ", place_of_line(line), " of ", tokens, " tokens is cut to ",
+                        first_ids.size(), " and ", second_ids.size(), ".\n");
+  }
+  return in_frame(frame, first_ids, second_ids);
 }
 
 }  // namespace tapestry

@@ -24,7 +24,10 @@ void cut_long_line(std::vector<int32_t>& ids, int64_t most, const std::string& p
 /// A line's ids in the frame of a text that is read as a whole; none of an empty one. One that is
 /// longer than data.max_length is cut, as texts of a validation set are, with a warning that names
 /// the line.
-std::vector<int32_t> encoder_input(const Config& config, const Tokenizer& tokenizer,
-                                   const std::string& text, int64_t line);
+FramedText encoder_input(const Config& config, const Tokenizer& tokenizer, const std::string& text,
+                         int64_t line);
+/// The same of two texts in one row; nothing if one of them is empty.
+FramedText encoder_input(const Config& config, const Tokenizer& tokenizer, const std::string& text,
+                         const std::string& second, int64_t line);
 
 }  // namespace tapestry

@@ -17,15 +17,10 @@
 namespace tapestry {
 namespace {
 
-Tensor segments_of(const SpanModel& model, const QuestionBatch& batch) {
-  const bool two = model.config.model.type_vocab_size > 1;
-  return two ? batch.segments.to(model.device()) : Tensor();
-}
-
 CrossEntropy loss_of(const SpanModel& model, const QuestionBatch& batch,
                      const CrossEntropyOptions& options) {
-  return model.model.loss(batch.ids.to(model.device()), batch.lengths, segments_of(model, batch),
-                          batch.labels, options);
+  return model.model.loss(batch.ids.to(model.device()), batch.lengths,
+                          model.segments(batch.segments), batch.labels, options);
 }
 
 LossSums loss_over(const SpanModel& model, const QuestionCorpus& corpus,
@@ -243,7 +238,7 @@ std::vector<std::vector<FoundAnswer>> find_answers(const SpanModel& model,
     const QuestionBatch batch = make_question_batch(
         questions, std::span(all).subspan(begin, std::min(rows, all.size() - begin)));
     const Var logits =
-        model.model(batch.ids.to(model.device()), batch.lengths, segments_of(model, batch));
+        model.model(batch.ids.to(model.device()), batch.lengths, model.segments(batch.segments));
     const std::vector<double> values =
         logits.value().to(Device{}).to(DType::kFloat64).to_vector<double>();
     const auto width = static_cast<size_t>(batch.ids.shape()[1]);

@@ -14,6 +14,9 @@ Batch both_passes(Batch batch) {
   } else {
     batch.ids = twice(batch.ids);
     batch.lengths = twice(batch.lengths);
+    if constexpr (requires { batch.segments; }) {
+      if (batch.segments.defined()) batch.segments = twice(batch.segments);
+    }
   }
   return batch;
 }

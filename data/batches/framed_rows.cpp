@@ -38,8 +38,20 @@ FramedRows framed_rows(const TokenLists& texts, std::span<const int64_t> rows,
   return rows_of(chosen, frame, filler);
 }
 
-FramedRows framed_rows(const std::vector<std::vector<int32_t>>& texts, int32_t filler) {
-  return rows_of({texts.begin(), texts.end()}, {}, filler);
+FramedRows framed_rows(const std::vector<FramedText>& texts, int32_t filler) {
+  Texts ids;
+  for (const FramedText& text : texts) ids.emplace_back(text.ids);
+  FramedRows rows = rows_of(ids, {}, filler);
+  if (std::ranges::all_of(texts, [](const FramedText& text) { return text.second == 0; })) {
+    return rows;
+  }
+  rows.segments = Tensor::zeros(rows.ids.shape(), DType::kInt32);
+  auto* begin = rows.segments.data<int32_t>();
+  for (const FramedText& text : texts) {
+    if (text.second > 0) std::fill(begin + text.second, begin + std::ssize(text.ids), 1);
+    begin += rows.ids.shape()[1];
+  }
+  return rows;
 }
 
 }  // namespace tapestry

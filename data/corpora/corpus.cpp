@@ -69,10 +69,20 @@ std::vector<Column> columns_of(Kind kind) {
 constexpr Kind kOfColumns[] = {Kind::kPairs,     Kind::kText,   Kind::kLabelled,
                                Kind::kQuestions, Kind::kTagged, Kind::kPoints};
 
+// Columns that records may have besides.
+constexpr std::pair<const char*, std::string CorpusSpec::*> kBeside[] = {
+    {"text_pair_column", &CorpusSpec::text_pair_column},
+    {"pair_weight_column", &CorpusSpec::pair_weight_column},
+    {"negative_column", &CorpusSpec::negative_column},
+    {"score_column", &CorpusSpec::score_column}};
+
 bool any_column(const CorpusSpec& spec, Kind kind) {
   const bool lists = !spec.x_columns.empty() || !spec.class_column.empty();
   if (kind == Kind::kPoints && lists) return true;
-  if (kind == Kind::kPairs && !spec.pair_weight_column.empty()) return true;
+  const bool beside = !spec.pair_weight_column.empty() || !spec.negative_column.empty() ||
+                      !spec.score_column.empty();
+  if (kind == Kind::kPairs && beside) return true;
+  if (kind == Kind::kLabelled && spec.has_two_texts()) return true;
   const std::vector<Column> columns = columns_of(kind);
   return std::any_of(columns.begin(), columns.end(),
                      [&](const Column& column) { return !(spec.*column.member).empty(); });
@@ -99,8 +109,8 @@ std::vector<std::pair<const char*, std::string>> asked_columns(const CorpusSpec&
   for (const Column& column : columns_of(kind)) {
     asked.emplace_back(column.name, spec.*column.member);
   }
-  if (!spec.pair_weight_column.empty()) {
-    asked.emplace_back("pair_weight_column", spec.pair_weight_column);
+  for (const auto& [key, member] : kBeside) {
+    if (!(spec.*member).empty()) asked.emplace_back(key, spec.*member);
   }
   return asked;
 }
@@ -191,7 +201,7 @@ CorpusSpec::Kind CorpusSpec::kind() const {
   if (!messages_column.empty()) return Kind::kTalks;
   if (compares_talks() || !chosen.empty() || !rejected.empty()) return Kind::kPreferences;
   if (!prompt.empty() || !answer.empty()) return Kind::kPrompted;
-  if (!label_column.empty()) return Kind::kLabelled;
+  if (!label_column.empty() || has_two_texts()) return Kind::kLabelled;
   for (const Kind one :
        {Kind::kQuestions, Kind::kTagged, Kind::kPoints, Kind::kText, Kind::kPairs}) {
     if (any_column(*this, one)) return one;
@@ -323,9 +333,17 @@ void CorpusSpec::validate(const OptionReport& report) const {
                 "; records have pair_weight_column.");
   report.expect(alignments.empty() || it == Kind::kParallel, "alignments",
                 "stand beside source and target, got ", str(), '.');
-  report.expect(pair_weight_column.empty() || (it == Kind::kPairs && has_records()),
-                "pair_weight_column", "belongs to pairs in a ", record_format_names(), ", got ",
-                str(), '.');
+  report.expect(!has_two_texts() || it == Kind::kLabelled, "text_pair_column",
+                "belongs to texts with labels, got ", str(), '.');
+  const bool pairs = it == Kind::kPairs && has_records();
+  for (const auto& [key, column] :
+       {std::pair{"pair_weight_column", &pair_weight_column},
+        std::pair{"negative_column", &negative_column}, std::pair{"score_column", &score_column}}) {
+    report.expect(column->empty() || pairs, key, "belongs to pairs in a ", record_format_names(),
+                  ", got ", str(), '.');
+  }
+  report.expect(negative_column.empty() || score_column.empty(), "score_column",
+                "excludes negative_column, got ", score_column, '.');
 }
 
 std::string CorpusSpec::str() const {

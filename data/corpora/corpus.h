@@ -58,12 +58,15 @@ struct ChatFormat;
 ///   prompt, chosen and rejected, or chosen_column and rejected_column
 ///                               prompts with a better and a worse answer
 ///                               (data/examples/preferences.h)
-///   label_column                texts with a class each; so are images (data/images/images.h)
+///   label_column                texts with a class each; so are images (data/images/images.h).
+///                               With text_pair_column each has a second text
 ///   context_column              questions about texts (data/examples/questions.h), as are squad's
 ///   x_column, x_columns, y_column, class_column   points for regression (data/examples/points.h)
 ///   tokens_column, tags_column  words with a tag each (data/corpora/records/tagged_reader.h)
 ///   text_column                 texts
-///   source_column, target_column  pairs of sentences
+///   source_column, target_column  pairs of sentences or texts. With negative_column each has a
+///   text
+///                               that does not belong to the source, with score_column a number
 ///
 /// A conll holds words with a tag each, too.
 ///
@@ -80,8 +83,12 @@ struct CorpusSpec {
   // Its fields, by number from 1 or by name (RecordField::name). Empty: not asked for, or
   // settle_columns() sets it.
   std::string source_column, target_column;
+  /// Of pairs of texts: a text that does not belong to the source, or a number that says how alike
+  /// both are; or "".
+  std::string negative_column, score_column;
   std::string text_column;
-  std::string label_column;  ///< the class of the text
+  std::string label_column;      ///< the class of the text
+  std::string text_pair_column;  ///< beside a label: a second text in the same row; or ""
   std::string context_column, question_column, answer_column;
   std::string answer_start_column;  ///< the character of the context where the answer begins
   /// The words of a sentence and their tags; of a conll column numbers, or "last".
@@ -150,6 +157,7 @@ struct CorpusSpec {
   bool compares_talks() const {
     return !prompt_column.empty() || !chosen_column.empty() || !rejected_column.empty();
   }
+  bool has_two_texts() const { return !text_pair_column.empty(); }
   bool has_pair_weights() const { return !pair_weights.empty() || !pair_weight_column.empty(); }
   /// The columns of x.
   std::vector<std::string> features() const {
@@ -182,11 +190,14 @@ std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& sp
 struct TextPair {
   std::string source;
   std::string target;  ///< empty for kText, the label for kLabelled, the answer for kPrompted
-  std::string rejected = {};  ///< of kPreferences: the worse answer; the target is the better one
+  std::string rejected = {};  ///< of kPreferences: the worse answer; the target is the better one.
+                              ///< Of kPairs with negative_column: the text there
+  std::string second = {};    ///< of kLabelled with text_pair_column: the second text
   /// Of kTalks: the bytes of the source that are learnt; the target is empty.
   std::vector<std::pair<int64_t, int64_t>> answers = {};
   std::string place;                 ///< "file:line" of its first line, for messages
   float weight = 1;                  ///< in the loss; positive
+  float score = 0;                   ///< of kPairs with score_column: its number
   std::vector<WordLink> links = {};  ///< of its words, where the corpus has alignments
 };
 

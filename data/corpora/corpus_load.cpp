@@ -52,6 +52,7 @@ class SideLines {
       line = pair_.source + pair_.target;
       return true;
     }
+    if (spec.has_two_texts()) pair_.source += ' ' + pair_.second;
     const bool has_target = spec.has_target();
     pending_target_ = source_ && target_ && has_target;
     line = std::move(source_ || !has_target ? pair_.source : pair_.target);

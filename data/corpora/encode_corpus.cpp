@@ -60,11 +60,14 @@ bool fit_row(EncodedPair& pair, const TableRequest& request, FilterCounts& count
 bool is_empty(const EncodedPair& pair, const TableRequest& request) {
   return is_empty_text(pair.text.source, pair.source) ||
          (request.target_tokenizer != nullptr && is_empty_text(pair.text.target, pair.target)) ||
-         (!pair.text.rejected.empty() && is_empty_text(pair.text.rejected, pair.rejected));
+         (!pair.text.rejected.empty() && is_empty_text(pair.text.rejected, pair.rejected)) ||
+         (!pair.text.second.empty() && is_empty_text(pair.text.second, pair.second));
 }
 
 void count_unknown(const EncodedPair& pair, const TableRequest& request, FilterCounts& counts) {
-  counts.unknown[0].count(pair.source, request.source_tokenizer.special().unk, pair.text.place);
+  for (const auto* text : {&pair.source, &pair.second}) {
+    counts.unknown[0].count(*text, request.source_tokenizer.special().unk, pair.text.place);
+  }
   if (request.target_tokenizer == nullptr) return;
   for (const auto* answer : {&pair.target, &pair.rejected}) {
     counts.unknown[1].count(*answer, request.target_tokenizer->special().unk, pair.text.place);
@@ -86,22 +89,25 @@ bool fit_length(EncodedPair& pair, const TableRequest& request, FilterCounts& co
   const LengthRule& rule = request.rule;
   if (rule.one_row) return fit_row(pair, request, counts);
   const auto most = static_cast<size_t>(rule.max_length - rule.specials);
-  if (pair.source.size() <= most && pair.target.size() <= most) {
+  const size_t of_source = pair.source.size() + pair.second.size();
+  // A negative is read like a target.
+  const size_t of_target = std::max(pair.target.size(), pair.rejected.size());
+  if (of_source <= most && of_target <= most) {
     ++counts.kept;
     return true;
   }
   if (rule.overlong == "error") {
-    const bool source = pair.source.size() > most;
+    const bool source = of_source > most;
     fail(ErrorKind::kData, "[data] ", pair.text.place, " has ",
-         static_cast<int64_t>((source ? pair.source : pair.target).size()) + rule.specials,
+         static_cast<int64_t>(source ? of_source : of_target) + rule.specials,
          source ? " source" : " target", " tokens, max_length is ", rule.max_length, '.');
   }
   if (rule.overlong == "drop") {
     counts.drop(Drop::kOverlong, pair.text.place);
     return false;
   }
-  if (pair.source.size() > most) pair.source.resize(most);
-  if (pair.target.size() > most) pair.target.resize(most);
+  cut_longest_first(pair.source, pair.second, static_cast<int64_t>(most));
+  for (auto* side : {&pair.target, &pair.rejected}) side->resize(std::min(side->size(), most));
   cut_alignment(pair);
   ++counts.truncated;
   ++counts.kept;
@@ -126,7 +132,7 @@ Block read_block(PairReader& reader) {
       block.counts = reader.counts();
       break;
     }
-    bytes += text.source.size() + text.target.size() + text.rejected.size();
+    bytes += text.source.size() + text.target.size() + text.rejected.size() + text.second.size();
     block.pairs.push_back({std::move(text), {}, {}});
   }
   block.bytes = bytes_read();
@@ -151,9 +157,13 @@ void encode_block(std::vector<EncodedPair>& pairs, const TableRequest& request) 
         continue;
       }
       pair.source = request.source_tokenizer.encode(pair.text.source);
+      if (!pair.text.second.empty()) {
+        pair.second = request.source_tokenizer.encode(pair.text.second);
+      }
       if (target == nullptr) continue;
       pair.target = request.rule.one_row ? target->encode_continuation(pair.text.target)
                                          : target->encode(pair.text.target);
+      if (!pair.text.rejected.empty()) pair.rejected = target->encode(pair.text.rejected);
       align(pair, request);
     }
   });

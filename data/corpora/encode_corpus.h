@@ -19,6 +19,7 @@ struct EncodedPair {
   std::vector<int32_t> source;
   std::vector<int32_t> target;
   std::vector<int32_t> rejected = {};   ///< of text.rejected
+  std::vector<int32_t> second = {};     ///< of text.second, in the row of the source
   std::vector<int32_t> alignment = {};  ///< token_links() of text.links, as far as both sides go
 };
 

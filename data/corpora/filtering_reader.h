@@ -48,14 +48,17 @@ class FilteringReader : public PairReader {
 
   const CorpusSpec spec_;
   std::string weight_;  // weight of the pair as text; only if pairs have weights
+  std::string score_;   // likewise
 
  private:
   bool drops(TextPair& pair) {
     const CorpusSpec::Kind kind = spec_.kind();
     const bool both = kind != CorpusSpec::Kind::kText && kind != CorpusSpec::Kind::kTalks;
-    const bool compared = kind == CorpusSpec::Kind::kPreferences;
+    const bool preferred = kind == CorpusSpec::Kind::kPreferences;
+    const bool compared = preferred || !spec_.negative_column.empty();
     const auto any = [&](auto&& test) {
-      return test(pair.source) || (both && test(pair.target)) || (compared && test(pair.rejected));
+      return test(pair.source) || (both && test(pair.target)) ||
+             (compared && test(pair.rejected)) || (spec_.has_two_texts() && test(pair.second));
     };
     const auto is_invalid = [](const std::string& text) {
       return find_invalid_utf8(text) != std::string::npos;
@@ -73,9 +76,12 @@ class FilteringReader : public PairReader {
     } else if (any([](const std::string& text) { return is_blank(text); })) {
       drop(Drop::kEmpty, pair.place);
     } else if (compared && pair.target == pair.rejected) {
-      drop(Drop::kMalformed, pair.place + ": both answers are equal");
+      drop(Drop::kMalformed, pair.place + (preferred ? ": both answers are equal"
+                                                     : ": target and negative are equal"));
     } else if (spec_.has_pair_weights() && !set_weight(pair)) {
       // It is counted.
+    } else if (!spec_.score_column.empty() && !set_score(pair)) {
+      // This, too.
     } else {
       return drops_kind(pair);
     }
@@ -102,6 +108,18 @@ class FilteringReader : public PairReader {
     pair.weight = static_cast<float>(std::round(weight / kWeightUnit) * kWeightUnit);
     if (pair.weight == 0) drop(Drop::kNoWeight, pair.place);
     return pair.weight > 0;
+  }
+
+  bool set_score(TextPair& pair) {
+    double score = 0;
+    const bool is_number = parse_number(score_, score) && std::isfinite(static_cast<float>(score));
+    if (is_number) {
+      pair.score = static_cast<float>(score);
+    } else {
+      drop(Drop::kMalformed,
+           concat(pair.place, ": the score must be a number, got '", score_, '\''));
+    }
+    return is_number;
   }
 
   bool in_split(const std::string& source) const {

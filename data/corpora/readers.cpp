@@ -2,6 +2,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <unordered_set>
 
@@ -147,9 +148,13 @@ class RecordPairReader : public FilteringReader {
   RecordPairReader(const CorpusSpec& spec, std::vector<RecordField> fields)
       : FilteringReader(spec), records_(open_records(spec.records, fields)) {}
 
-  static std::unique_ptr<RecordPairReader> of_pairs(const CorpusSpec& spec) {
-    std::vector<RecordField> fields = {{spec.source_column}, {spec.target_column}};
-    if (spec.has_pair_weights()) fields.push_back({spec.pair_weight_column});
+  /// Two texts of a record, or a text and its label, with what stands beside them.
+  static std::unique_ptr<RecordPairReader> of_two(const CorpusSpec& spec, const std::string& first,
+                                                  const std::string& second) {
+    std::vector<RecordField> fields = {{first}, {second}};
+    for (const std::string* column : beside(spec)) {
+      if (!column->empty()) fields.push_back({*column});
+    }
     return std::make_unique<RecordPairReader>(spec, std::move(fields));
   }
 
@@ -173,10 +178,20 @@ class RecordPairReader : public FilteringReader {
     std::swap(pair.source, texts[0]);
     pair.target.clear();
     if (texts.size() > 1) std::swap(pair.target, texts[1]);
-    if (spec_.has_pair_weights()) std::swap(weight_, texts[2]);
+    size_t next = 2;
+    std::string* const into[] = {&weight_, &pair.second, &pair.rejected, &score_};
+    for (size_t i = 0; const std::string* column : beside(spec_)) {
+      if (!column->empty()) std::swap(*into[i], texts[next++]);
+      ++i;
+    }
   }
 
  private:
+  static std::array<const std::string*, 4> beside(const CorpusSpec& spec) {
+    return {&spec.pair_weight_column, &spec.text_pair_column, &spec.negative_column,
+            &spec.score_column};
+  }
+
   std::unique_ptr<RecordReader> records_;
   RecordValues values_;
 };
@@ -291,10 +306,9 @@ std::unique_ptr<PairReader> open_kind(const CorpusSpec& spec) {
     case CorpusSpec::Kind::kParallel:
       return std::make_unique<ParallelReader>(spec);
     case CorpusSpec::Kind::kPairs:
-      return RecordPairReader::of_pairs(spec);
+      return RecordPairReader::of_two(spec, spec.source_column, spec.target_column);
     case CorpusSpec::Kind::kLabelled:
-      return std::make_unique<RecordPairReader>(
-          spec, std::vector<RecordField>{{spec.text_column}, {spec.label_column}});
+      return RecordPairReader::of_two(spec, spec.text_column, spec.label_column);
     case CorpusSpec::Kind::kDing:
       return std::make_unique<DingReader>(spec);
     case CorpusSpec::Kind::kText:

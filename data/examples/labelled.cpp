@@ -14,68 +14,100 @@
 namespace tapestry {
 namespace {
 
+int64_t specials_of(const SpecialIds& special, bool two_texts) {
+  return two_texts ? special.question().size() : special.classified().size();
+}
+
 void check_labelled(const std::vector<CorpusSpec>& specs, const CorpusOptions& options,
-                    int64_t specials) {
+                    const SpecialIds& special) {
   options.validate();
   check_not_empty(specs);
-  if (options.max_length <= specials) {
-    fail(ErrorKind::kConfig, "[data] max_length of classification must be ", specials + 1,
-         " or more, got ", options.max_length, '.');
-  }
   for (const CorpusSpec& spec : specs) {
-    if (spec.kind() == CorpusSpec::Kind::kLabelled) continue;
-    fail(ErrorKind::kConfig, "[data] classification needs a ", record_format_names(),
-         " with a label_column, got ", spec.str(), '.');
+    if (spec.kind() != CorpusSpec::Kind::kLabelled) {
+      fail(ErrorKind::kConfig, "[data] classification needs a ", record_format_names(),
+           " with a label_column, got ", spec.str(), '.');
+    }
+    if (spec.has_two_texts() != specs[0].has_two_texts()) {
+      fail(ErrorKind::kConfig,
+           "[data] all corpora of a list need a text_pair_column, or none: ", specs[0].str(),
+           specs[0].has_two_texts() ? " has one, " : " has none, ", spec.str(),
+           specs[0].has_two_texts() ? " has not." : " has one.");
+    }
+  }
+  const int64_t shortest = specials_of(special, specs[0].has_two_texts()) + 1;
+  if (options.max_length < shortest) {
+    fail(ErrorKind::kConfig, "[data] max_length of classification must be ", shortest,
+         " or more, got ", options.max_length, '.');
   }
 }
 
 }  // namespace
 
+FramedText LabelledCorpus::row(int64_t i) const {
+  if (has_two_texts()) return in_frame(special.question(), tokens[i], seconds[i]);
+  const auto text = tokens[i];
+  return {.ids = in_frame(special.classified(), {text.begin(), text.end()})};
+}
+
+int64_t LabelledCorpus::row_length(int64_t i) const {
+  const int64_t of_second = has_two_texts() ? seconds.length(i) : 0;
+  return tokens.length(i) + of_second + specials_of(special, has_two_texts());
+}
+
 LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                              const CorpusOptions& options,
                              const std::vector<std::string>& label_names,
                              const LoadContext& context) {
-  const int64_t specials = tokenizer.special().classified().size();
-  check_labelled(specs, options, specials);
+  check_labelled(specs, options, tokenizer.special());
+  const bool two_texts = specs[0].has_two_texts();
+  const int64_t specials = specials_of(tokenizer.special(), two_texts);
   // The names in the order of the text, and the place of the first text of each.
   std::unordered_map<std::string, int32_t> numbers;
   std::vector<std::string> names_and_places;
-  const auto table =
-      load_table({.kind = "labelled",
-                  .columns = 2,
-                  .specs = specs,
-                  .source_tokenizer = tokenizer,
-                  .target_tokenizer = nullptr,
-                  .rule = {options.max_length, options.overlong, specials},
-                  .add =
-                      [&](const EncodedPair& pair, TableBuilder& rows) {
-                        const auto next = static_cast<int32_t>(numbers.size());
-                        const auto [found, is_new] = numbers.try_emplace(pair.text.target, next);
-                        if (is_new) {
-                          names_and_places.push_back(pair.text.target);
-                          names_and_places.push_back(pair.text.place);
-                        }
-                        rows.add({pair.source, std::span(&found->second, 1)});
-                      },
-                  .begin =
-                      [&] {
-                        numbers.clear();
-                        names_and_places.clear();
-                      },
-                  .is_sound =
-                      [](const TokenTable& found) {
-                        const int64_t texts = std::ssize(found.facts().texts);
-                        for (int64_t row = 0; row < found.rows(); ++row) {
-                          if (found.length(row, 1) != 1) return false;
-                        }
-                        return texts % 2 == 0 && found.ids_are_below(1, texts / 2);
-                      },
-                  .end = [&](CorpusFacts& facts) { facts.texts = names_and_places; }},
-                 context);
+  const auto add = [&](const EncodedPair& pair, TableBuilder& rows) {
+    const auto next = static_cast<int32_t>(numbers.size());
+    const auto [found, is_new] = numbers.try_emplace(pair.text.target, next);
+    if (is_new) {
+      names_and_places.push_back(pair.text.target);
+      names_and_places.push_back(pair.text.place);
+    }
+    const std::span<const int32_t> label(&found->second, 1);
+    if (two_texts) {
+      rows.add({pair.source, label, pair.second});
+    } else {
+      rows.add({pair.source, label});
+    }
+  };
+  const auto is_sound = [&](const TokenTable& found) {
+    const int64_t texts = std::ssize(found.facts().texts);
+    for (int64_t row = 0; row < found.rows(); ++row) {
+      if (found.length(row, 1) != 1) return false;
+    }
+    return texts % 2 == 0 && found.ids_are_below(1, texts / 2) &&
+           (!two_texts || found.ids_are_below(2, tokenizer.vocab_size()));
+  };
+  const int64_t columns = two_texts ? 3 : 2;
+  const LengthRule rule{options.max_length, options.overlong, specials};
+  const auto table = load_table({.kind = "labelled",
+                                 .columns = columns,
+                                 .specs = specs,
+                                 .source_tokenizer = tokenizer,
+                                 .target_tokenizer = nullptr,
+                                 .rule = rule,
+                                 .add = add,
+                                 .begin =
+                                     [&] {
+                                       numbers.clear();
+                                       names_and_places.clear();
+                                     },
+                                 .is_sound = is_sound,
+                                 .end = [&](CorpusFacts& end) { end.texts = names_and_places; }},
+                                context);
   const CorpusFacts& facts = table->facts();
   LabelledCorpus corpus;
   corpus.tokens = TokenLists(table, 0);
   corpus.found_labels = TokenLists(table, 1);
+  if (two_texts) corpus.seconds = TokenLists(table, 2);
   take_facts(*table, tokenizer, corpus);
   std::vector<std::string> names;
   for (size_t i = 0; i < facts.texts.size(); i += 2) names.push_back(facts.texts[i]);
@@ -126,17 +158,16 @@ LabelledBatches::LabelledBatches(const LabelledCorpus& corpus, const BatchOption
                                  DataPosition start)
     : corpus_(&corpus),
       walk_(walk_of_rows(
-          corpus,
-          [specials = corpus.special.classified().size()](const LabelledCorpus& rows, int64_t row) {
-            return rows.tokens.length(row) + specials;
-          },
+          corpus, [](const LabelledCorpus& rows, int64_t row) { return rows.row_length(row); },
           options, start)) {}
 
 LabelledBatch LabelledBatches::next() {
   const auto texts = walk_.next();
-  FramedRows rows =
-      framed_rows(corpus_->tokens, texts, corpus_->special.classified(), corpus_->special.filler());
+  std::vector<FramedText> framed;
+  for (const int64_t text : texts) framed.push_back(corpus_->row(text));
+  FramedRows rows = framed_rows(framed, corpus_->special.filler());
   LabelledBatch batch{.ids = std::move(rows.ids),
+                      .segments = std::move(rows.segments),
                       .lengths = std::move(rows.lengths),
                       .labels = Tensor::empty({std::ssize(texts)}, DType::kInt32),
                       .rows = std::ssize(texts),
@@ -151,6 +182,7 @@ LabelledBatch LabelledBatches::next() {
 LabelledBatch rows_of(const LabelledBatch& batch, int64_t begin, int64_t end) {
   const TakeRows rows{begin, end};
   LabelledBatch part{.ids = rows(batch.ids),
+                     .segments = rows(batch.segments),
                      .lengths = rows(batch.lengths),
                      .labels = rows(batch.labels),
                      .rows = rows.count(),

@@ -1,4 +1,4 @@
-// Text classification: texts with one label each.
+// Text classification: texts, or pairs of texts, with one label each.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@ namespace tapestry {
 /// label_names[label(i)].
 struct LabelledCorpus {
   TokenLists tokens;
+  TokenLists seconds;            ///< the second texts, which stand in the same row; or none
   TokenLists found_labels;       ///< one each: its number in the order of the text
   std::vector<int32_t> classes;  ///< of these numbers
   std::vector<std::string> label_names;
@@ -23,16 +24,20 @@ struct LabelledCorpus {
   bool from_cache = false;     ///< nothing was encoded
   SpecialIds special = {};
 
+  bool has_two_texts() const { return seconds.size() > 0; }
+  /// What the model reads.
+  FramedText row(int64_t i) const;
+  int64_t row_length(int64_t i) const;
   int32_t label(int64_t i) const { return classes[static_cast<size_t>(found_labels[i][0])]; }
 
   int64_t size() const { return tokens.size(); }
 };
 
-/// Reads and encodes corpora with a label_column. The label names are `label_names` if given
-/// (for validation: those of the training corpus), else the labels of the corpora in byte order.
-/// Throws Error(kData) if nothing is left of a corpus, if a label is not in `label_names` (naming
-/// the place), or if there are fewer than two labels; Error(kConfig) for bad options or other
-/// kinds.
+/// Reads and encodes corpora with a label_column, and a text_pair_column in all or in none. The
+/// label names are `label_names` if given (for validation: those of the training corpus), else the
+/// labels of the corpora in byte order. Throws Error(kData) if nothing is left of a corpus, if a
+/// label is not in `label_names` (naming the place), or if there are fewer than two labels;
+/// Error(kConfig) for bad options or other kinds.
 LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokenizer& tokenizer,
                              const CorpusOptions& options,
                              const std::vector<std::string>& label_names = {},
@@ -54,11 +59,12 @@ LabelSets label_sets(const LabelledCorpus& corpus, const std::vector<std::string
 
 /// Rows on the CPU; all tensors int32.
 struct LabelledBatch {
-  Tensor ids;                    ///< (B, T): bos, text, eos, filled up
-  Tensor lengths;                ///< (B): tokens of each row, bos and eos included
-  Tensor labels;                 ///< (B)
-  int64_t rows = 0;              ///< B
-  int64_t tokens = 0;            ///< without padding: sum of the lengths
+  Tensor ids;          ///< (B, T): bos, text, eos, maybe a second text, eos, filled up
+  Tensor segments;     ///< (B, T): 1 for the second text and its eos, else 0; or undefined
+  Tensor lengths;      ///< (B): tokens of each row, bos and eos included
+  Tensor labels;       ///< (B)
+  int64_t rows = 0;    ///< B
+  int64_t tokens = 0;  ///< without padding: sum of the lengths
   std::vector<int64_t> indices;  ///< the number in the corpus of each row's text
 };
 

@@ -5,6 +5,12 @@ namespace {
 
 constexpr int kDeepest = 32;
 
+// Truth values of a list or a map have a byte each, those of a struct none.
+ThriftReader::Type type_of_item(ThriftReader::Type type) {
+  using Type = ThriftReader::Type;
+  return type == Type::kTrue || type == Type::kFalse ? Type::kByte : type;
+}
+
 }  // namespace
 
 uint8_t ThriftReader::next_byte() {
@@ -65,8 +71,7 @@ void ThriftReader::read_list(Type type, const std::function<void()>& item) {
   enter();
   for (uint64_t i = 0; i < size; ++i) {
     if (got != type) {
-      // Truth values of a list have a byte each.
-      skip(got == Type::kTrue || got == Type::kFalse ? Type::kByte : got);
+      skip(type_of_item(got));
     } else {
       item();
     }
@@ -103,8 +108,8 @@ void ThriftReader::skip(Type type) {
       const uint8_t types = next_byte();
       enter();
       for (uint64_t i = 0; i < size; ++i) {
-        skip(static_cast<Type>(types >> 4));
-        skip(static_cast<Type>(types & 0xF));
+        skip(type_of_item(static_cast<Type>(types >> 4)));
+        skip(type_of_item(static_cast<Type>(types & 0xF)));
       }
       --depth_;
       return;

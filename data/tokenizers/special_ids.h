@@ -44,6 +44,40 @@ struct TwoTextFrame {
   int64_t size() const { return std::ssize(before) + std::ssize(between) + std::ssize(after); }
 };
 
+/// A row that a model reads: a text in its frame, or two.
+struct FramedText {
+  std::vector<int32_t> ids = {};
+  int64_t second = 0;  ///< where the second text begins; 0: there is none
+
+  bool empty() const { return ids.empty(); }
+};
+/// Both texts in their frame.
+inline FramedText in_frame(const TwoTextFrame& frame, std::span<const int32_t> first,
+                           std::span<const int32_t> second) {
+  FramedText row{.ids = frame.before};
+  row.ids.insert(row.ids.end(), first.begin(), first.end());
+  row.ids.insert(row.ids.end(), frame.between.begin(), frame.between.end());
+  row.second = std::ssize(row.ids);
+  row.ids.insert(row.ids.end(), second.begin(), second.end());
+  row.ids.insert(row.ids.end(), frame.after.begin(), frame.after.end());
+  return row;
+}
+/// Cuts two texts to `most` tokens in all: only the longer one, or both to a half, of which the
+/// second gets the odd token unless the first is longer (longest_first of Hugging Face's
+/// tokenizers). Returns false if they fit.
+inline bool cut_longest_first(std::vector<int32_t>& first, std::vector<int32_t>& second,
+                              int64_t most) {
+  const int64_t all = std::ssize(first) + std::ssize(second);
+  if (all <= most) return false;
+  const bool first_is_longer = first.size() > second.size();
+  std::vector<int32_t>& longer = first_is_longer ? first : second;
+  std::vector<int32_t>& shorter = first_is_longer ? second : first;
+  const int64_t kept = std::min<int64_t>(std::ssize(shorter), most / 2);
+  shorter.resize(static_cast<size_t>(kept));
+  longer.resize(static_cast<size_t>(most - kept));
+  return true;
+}
+
 struct SpecialIds {
   std::optional<int32_t> pad = kPadId;  ///< unset: rows are filled with an id that means something
   std::optional<int32_t> unk = kUnkId;
@@ -94,7 +128,7 @@ struct SpecialIds {
   bool start_names_language() const { return start && is_language(*start); }
   TextFrame masked() const { return one_text.value_or(TextFrame{{bos}, {}}); }
   TextFrame classified() const { return one_text.value_or(TextFrame{{bos}, {eos}}); }
-  /// Around a question and its context.
+  /// Around two texts that are classified together, and around a question and its context.
   TwoTextFrame question() const { return two_texts.value_or(TwoTextFrame{{bos}, {eos}, {eos}}); }
   /// The ids in front of a document of a causal model. Empty if the tokenizer puts nothing there.
   std::vector<int32_t> document() const {

@@ -105,13 +105,18 @@ GradcheckCase embedder_case(const Inputs& in, const std::string& name,
   const Tensor others = in.ints({6, 2, 0, 5, 5, 10, 6, 2, 0}, {3, 3});
   const Tensor lengths = in.lengths({4, 3, 2}).to(Device{});
   const Tensor other_lengths = in.lengths({2, 3, 2}).to(Device{});
-  return loss_case(name, options, std::make_shared<Built<TextEmbedder>>(in, options, kVocabulary),
-                   [=](const TextEmbedder& model) {
-                     return contrastive_loss(model(ids, lengths), model(others, other_lengths),
-                                             {.sources = {}, .targets = {0, 1, 0}},
-                                             {.temperature = 0.5, .both_directions = true}, {})
-                         .loss;
-                   });
+  return loss_case(
+      name, options, std::make_shared<Built<TextEmbedder>>(in, options, kVocabulary),
+      [=](const TextEmbedder& model) {
+        const Var sources = model(ids, lengths), targets = model(others, other_lengths);
+        // The sources are choices, too, as hard negatives are.
+        const Var choices = concat({targets, sources}, 0);
+        const Var found =
+            contrastive_loss(sources, choices, {.sources = {}, .targets = {0, 1, 0, 2, 1, 3}},
+                             {.temperature = 0.5, .both_directions = true}, {})
+                .loss;
+        return found + ranking_loss(sources, targets, {0.5, 2, 0.5}, 0.5, {}).loss;
+      });
 }
 
 template <class Model>

@@ -10,13 +10,12 @@
 
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/label_lines.h"
-#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/answers/line_rows.h"
 #include "apps/commands/command.h"
 #include "apps/commands/number_bounds.h"
 #include "apps/commands/pages/attention_page.h"
 #include "apps/config/sections.h"
 #include "apps/tasks/classes/classification.h"
-#include "apps/tasks/long_line.h"
 #include "core/base/printable.h"
 #include "core/cpu/parallel.h"
 #include "data/files/utf8.h"
@@ -71,33 +70,21 @@ struct Answers {
 };
 
 // Texts go through the model in batches.
-Answers classify_all(const TextClassifier& model, const std::vector<std::string>& lines,
-                     int64_t number, AttentionBook& book, LineFilter& filter) {
-  std::vector<std::vector<int32_t>> texts;
-  std::vector<size_t> places;  // of the texts among the lines
-  for (size_t i = 0; i < lines.size(); ++i, ++number) {
-    std::vector<int32_t> ids =
-        encoder_input(model.config, *model.tokenizers.source, lines[i], number + 1);
-    if (ids.empty()) continue;
-    filter.read(ids, *model.tokenizers.source, number);
-    texts.push_back(std::move(ids));
-    places.push_back(i);
-    if (book.wants()) {
-      book.add(attention_page({&model.model.trunk}, *model.tokenizers.source, texts.back()),
-               lines[i]);
-    }
+Answers classify_all(const TextClassifier& model, const LineRows& rows, AttentionBook& book) {
+  Answers all{.of_lines = std::vector<std::optional<ClassProbabilities>>(rows.lines.size())};
+  if (rows.texts.empty()) return all;
+  for (size_t i = 0; i < rows.texts.size() && book.wants(); ++i) {
+    book.add(attention_page(model, rows.texts[i]), rows.lines[rows.places[i]]);
   }
-  Answers all{.of_lines = std::vector<std::optional<ClassProbabilities>>(lines.size())};
-  if (texts.empty()) return all;
   const bool several = model.config.task->can(kFindsClasses);
-  auto found = several ? class_probabilities(model, texts) : classify(model, texts);
-  for (size_t i = 0; i < places.size(); ++i) all.of_lines[places[i]] = std::move(found[i]);
+  auto found = several ? class_probabilities(model, rows.texts) : classify(model, rows.texts);
+  for (size_t i = 0; i < found.size(); ++i) all.of_lines[rows.places[i]] = std::move(found[i]);
   return all;
 }
 
 // Reads images one after the other. An unreadable one does not stop the others.
 Answers classify_all(const ImageModel& model, const std::vector<std::string>& lines, int64_t number,
-                     AttentionBook& book, LineFilter&) {
+                     AttentionBook& book) {
   Answers all;
   for (const std::string& path : lines) {
     ++number;
@@ -115,23 +102,28 @@ Answers classify_all(const ImageModel& model, const std::vector<std::string>& li
   return all;
 }
 
-template <class Model>
-int answer(const Model& model, const ClassifyArguments& arguments, LineFilter& filter) {
+int answer(const ClassifyArguments& arguments, LineFilter& filter, const auto& model) {
   AttentionBook book(arguments.attention);
-  const bool images = examples_of(model.config).of_images();
   int64_t failures = 0;
-  filter.run(images ? 1 : arguments.batch_size,
-             [&](const std::vector<std::string>& lines, int64_t number) {
-               const Answers found = classify_all(model, lines, number, book, filter);
-               failures += found.failures;
-               for (const std::optional<ClassProbabilities>& answer : found.of_lines) {
-                 if (answer) {
-                   filter.out() << classes_text(model.config.data.labels, *answer, arguments,
-                                                model.config.task->can(kFindsClasses));
-                 }
-                 filter.out() << '\n';
-               }
-             });
+  const auto write = [&](const Answers& found) {
+    failures += found.failures;
+    for (const std::optional<ClassProbabilities>& answer : found.of_lines) {
+      if (answer) {
+        filter.out() << classes_text(model.config.data.labels, *answer, arguments,
+                                     model.config.task->can(kFindsClasses));
+      }
+      filter.out() << '\n';
+    }
+  };
+  if constexpr (requires { model.model.trunk; }) {
+    answer_rows(filter, arguments.batch_size, model.config, *model.tokenizers.source,
+                arguments.pairs || reads_two_texts(model.config),
+                [&](const LineRows& rows) { write(classify_all(model, rows, book)); });
+  } else {
+    filter.run(1, [&](const std::vector<std::string>& lines, int64_t number) {
+      write(classify_all(model, lines, number, book));
+    });
+  }
   book.write();
   filter.finish();
   if (failures > 0) {
@@ -145,14 +137,21 @@ int run_classify(const ClassifyArguments& arguments) {
   LineFilter filter("classify", arguments);
   set_num_threads(arguments.compute.threads);
   ModelFiles files = read_model_files(arguments.model());
+  const auto refuse_pairs = [&](const char* what) {
+    if (!arguments.pairs) return;
+    fail(ErrorKind::kConfig, "[classify] --pairs is for texts, ", arguments.model(), " classifies ",
+         what, '.');
+  };
   if (files.config.task->can(kLabelsWords)) {
     if (arguments.top_k != 1) {
       fail(ErrorKind::kConfig, "[classify] --top-k is for classes of whole texts, ",
            arguments.model(), " labels words.");
     }
+    refuse_pairs("words");
     return label_lines(std::move(files), arguments, arguments.detail == "jsonl", filter);
   }
   const bool images = examples_of(files.config).of_images();
+  if (images) refuse_pairs("images");
   const Ability ability = files.config.task->can(kFindsClasses) ? kFindsClasses : kClassifies;
   if (ability == kFindsClasses && arguments.top_k != 1) {
     fail(ErrorKind::kConfig, "[classify] --top-k is for texts of one class; of ", arguments.model(),
@@ -162,8 +161,8 @@ int run_classify(const ClassifyArguments& arguments) {
     return Model::load(std::move(files), arguments.compute.device, "classify", ability,
                        arguments.models.format);
   };
-  if (images) return answer(*load.operator()<ImageModel>(), arguments, filter);
-  return answer(*load.operator()<TextClassifier>(), arguments, filter);
+  if (images) return answer(arguments, filter, *load.operator()<ImageModel>());
+  return answer(arguments, filter, *load.operator()<TextClassifier>());
 }
 
 void add_classify(CLI::App& app, ClassifyArguments& arguments) {
@@ -179,6 +178,7 @@ void add_classify(CLI::App& app, ClassifyArguments& arguments) {
                  "of a model of multi_label: the classes with this probability or more")
       ->check(number<double>(between(0, 1)))
       ->capture_default_str();
+  add_pairs(app, arguments);
   add_detail(app, arguments.detail,
              "jsonl: classes with probabilities; of words labels, probabilities and entities");
   add_attention(app, arguments);

@@ -4,10 +4,9 @@
 #include <bit>
 
 #include "apps/commands/answers/filter.h"
-#include "apps/commands/answers/line_filter.h"
+#include "apps/commands/answers/line_rows.h"
 #include "apps/commands/command.h"
 #include "apps/tasks/embedding.h"
-#include "apps/tasks/long_line.h"
 #include "core/base/error.h"
 #include "core/cpu/parallel.h"
 
@@ -81,25 +80,19 @@ int run_embed(const EmbedArguments& arguments) {
   const auto model = EmbeddingModel::load(arguments.model(), arguments.compute.device, "embed",
                                           kEmbedsTexts, arguments.models.format);
   VectorWriter writer(arguments, model->config.model.hidden_size, filter);
-  filter.run(arguments.batch_size, [&](const std::vector<std::string>& lines, int64_t number) {
-    std::vector<std::vector<int32_t>> texts;
-    std::vector<bool> asked;
-    for (const std::string& line : lines) {
-      const int64_t at = number + std::ssize(asked);
-      std::vector<int32_t> ids =
-          encoder_input(model->config, *model->tokenizers.source, line, at + 1);
-      asked.push_back(!ids.empty());
-      if (ids.empty()) continue;
-      filter.read(ids, *model->tokenizers.source, at);
-      texts.push_back(std::move(ids));
-    }
-    const Tensor vectors = texts.empty() ? Tensor() : embed(*model, texts).to(DType::kFloat32);
-    int64_t next = 0;
-    for (const bool is_asked : asked) {
-      const int64_t size = model->config.model.hidden_size;
-      writer.add(is_asked ? vectors.data<float>() + size * next++ : nullptr, number++);
-    }
-  });
+  answer_rows(filter, arguments.batch_size, model->config, *model->tokenizers.source,
+              /*two_texts=*/false, [&](const LineRows& rows) {
+                const Tensor vectors =
+                    rows.texts.empty() ? Tensor() : embed(*model, rows.texts).to(DType::kFloat32);
+                const int64_t size = model->config.model.hidden_size;
+                size_t next = 0;
+                for (size_t i = 0; i < rows.lines.size(); ++i) {
+                  const bool asked = next < rows.places.size() && rows.places[next] == i;
+                  const float* const vector =
+                      asked ? vectors.data<float>() + size * static_cast<int64_t>(next++) : nullptr;
+                  writer.add(vector, rows.number + static_cast<int64_t>(i));
+                }
+              });
   writer.finish();
   filter.finish();
   return 0;

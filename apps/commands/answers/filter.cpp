@@ -58,6 +58,12 @@ CLI::Option* add_detail(CLI::App& app, std::string& detail, const char* meaning)
   return app.add_option("--detail", detail, meaning)->check(CLI::IsMember({"jsonl"}));
 }
 
+void add_pairs(CLI::App& app, FilterArguments& arguments) {
+  app.add_flag("--pairs", arguments.pairs,
+               "a line has two texts with a tab between them, which the model reads in one row; "
+               "without this so if it learnt from data.train.text_pair_column");
+}
+
 void add_attention(CLI::App& app, FilterArguments& arguments) {
   app.add_option("--attention", arguments.attention,
                  "also write the attention weights of the first 20 answers: a page (HTML), or a "

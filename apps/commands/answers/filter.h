@@ -24,6 +24,7 @@ struct FilterArguments {
   /// One of kIllFormed: the line counts as empty, its ill-formed bytes are read as U+FFFD, or the
   /// command ends.
   std::string ill_formed = "empty";
+  bool pairs = false;          ///< a line has two texts with a tab between them
   std::string attention = {};  ///< file to write with the first lines' attention, or ""
 
   const std::string& model() const { return models.paths.at(0); }
@@ -41,6 +42,8 @@ void add_output_file(CLI::App& app, std::string& output);
 void add_output(CLI::App& app, FilterArguments& arguments, const char* batch);
 /// --detail, which sets `detail` to "jsonl"
 CLI::Option* add_detail(CLI::App& app, std::string& detail, const char* meaning);
+/// --pairs
+void add_pairs(CLI::App& app, FilterArguments& arguments);
 /// --attention
 void add_attention(CLI::App& app, FilterArguments& arguments);
 

@@ -58,6 +58,10 @@ int run_predict(const FilterArguments& arguments) {
     }
     return rate_lines(std::move(files), arguments, filter);
   }
+  if (arguments.pairs) {
+    fail(ErrorKind::kConfig, "[predict] --pairs is for texts, ", arguments.model(),
+         " predicts of points.");
+  }
   const auto model = RegressionModel::load(std::move(files), arguments.compute.device, "predict");
   std::optional<OutputFile> page;
   if (!arguments.attention.empty()) {
@@ -111,6 +115,7 @@ void add_predict(CLI::App& app, FilterArguments& arguments) {
   add_model(app, arguments);
   add_input(app, arguments);
   add_output(app, arguments, "numbers at a time");
+  add_pairs(app, arguments);
   app.add_option("--attention", arguments.attention,
                  "also write a page (HTML) with the curve and the weights of the points");
 }

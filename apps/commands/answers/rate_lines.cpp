@@ -2,32 +2,24 @@
 
 #include <fmt/format.h>
 
+#include "apps/commands/answers/line_rows.h"
 #include "apps/tasks/classes/classification.h"
-#include "apps/tasks/long_line.h"
 
 namespace tapestry {
 
 int rate_lines(ModelFiles files, const FilterArguments& arguments, LineFilter& filter) {
   const auto model = TextClassifier::load(std::move(files), arguments.compute.device, "predict",
                                           kRatesTexts, arguments.models.format);
-  filter.run(arguments.batch_size, [&](const std::vector<std::string>& lines, int64_t number) {
-    std::vector<std::vector<int32_t>> texts;
-    std::vector<bool> asked;
-    for (const std::string& line : lines) {
-      std::vector<int32_t> ids =
-          encoder_input(model->config, *model->tokenizers.source, line, number + 1);
-      asked.push_back(!ids.empty());
-      filter.read(ids, *model->tokenizers.source, number++);
-      if (!ids.empty()) texts.push_back(std::move(ids));
-    }
-    const std::vector<double> numbers =
-        texts.empty() ? std::vector<double>() : rate_texts(*model, texts);
-    size_t next = 0;
-    for (const bool is_asked : asked) {
-      if (is_asked) filter.out() << fmt::format("{:.6g}", numbers[next++]);
-      filter.out() << '\n';
-    }
-  });
+  answer_rows(filter, arguments.batch_size, model->config, *model->tokenizers.source,
+              arguments.pairs || reads_two_texts(model->config), [&](const LineRows& rows) {
+                std::vector<std::string> answers(rows.lines.size());
+                const std::vector<double> numbers =
+                    rows.texts.empty() ? std::vector<double>() : rate_texts(*model, rows.texts);
+                for (size_t i = 0; i < numbers.size(); ++i) {
+                  answers[rows.places[i]] = fmt::format("{:.6g}", numbers[i]);
+                }
+                for (const std::string& answer : answers) filter.out() << answer << '\n';
+              });
   filter.finish();
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "core/base/text.h"
+#include "data/batches/framed_rows.h"
 
 namespace tapestry {
 namespace {
@@ -103,20 +104,26 @@ AttentionPage attention_page(const Translator& models, const std::vector<int32_t
 }
 
 AttentionPage attention_page(const std::vector<const Trunk*>& trunks, const Tokenizer& tokenizer,
-                             const std::vector<int32_t>& ids) {
+                             const std::vector<int32_t>& ids, const Tensor& segments) {
   AttentionPage page;
   page.axes = {{"text", pieces_of(tokenizer, ids)}};
   page.title = join(page.axes[0].labels, " ");
   for (size_t i = 0; i < trunks.size(); ++i) {
     const Trunk& trunk = *trunks[i];
     AttentionRecorder recorder(/*with_scores=*/true);
-    trunk(one_row(ids, trunk.embedding.table.device()));
+    trunk(one_row(ids, trunk.embedding.table.device()), {}, segments);
     Maps maps(recorder, prefix_of(i, trunks.size()), page);
     for (size_t layer = 1; layer <= trunk.stack.layers.size(); ++layer) {
       maps.take(concat("layer ", layer, ", self-attention"), 0, 0);
     }
   }
   return page;
+}
+
+AttentionPage attention_page(const TextClassifier& model, const FramedText& text) {
+  const Tokenizer& tokenizer = *model.tokenizers.source;
+  const FramedRows row = framed_rows({text}, tokenizer.special().filler());
+  return attention_page({&model.model.trunk}, tokenizer, text.ids, model.segments(row.segments));
 }
 
 AttentionPage attention_page(const SpanModel& model, const QuestionCorpus& questions,
@@ -126,10 +133,8 @@ AttentionPage attention_page(const SpanModel& model, const QuestionCorpus& quest
   page.axes = {{"text", pieces_of(*model.tokenizers.source, batch.ids.to_vector<int32_t>())}};
   const auto& found = questions.windows.at(static_cast<size_t>(window));
   page.title = questions.questions.at(static_cast<size_t>(found.question)).question;
-  const bool two = model.config.model.type_vocab_size > 1;
   AttentionRecorder recorder(/*with_scores=*/true);
-  model.model(batch.ids.to(model.device()), batch.lengths,
-              two ? batch.segments.to(model.device()) : Tensor());
+  model.model(batch.ids.to(model.device()), batch.lengths, model.segments(batch.segments));
   Maps maps(recorder, "", page);
   for (size_t layer = 1; layer <= model.model.trunk.stack.layers.size(); ++layer) {
     maps.take(concat("layer ", layer, ", self-attention"), 0, 0);

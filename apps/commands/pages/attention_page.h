@@ -17,9 +17,11 @@ AttentionPage attention_page(const Translator& models, const std::vector<int32_t
                              const std::vector<int32_t>& target);
 
 /// The weights of every layer of some stacks that read the same tokens: the trunks of language
-/// models and of classifiers.
+/// models and of classifiers. segments (1, T) on their device, or undefined.
 AttentionPage attention_page(const std::vector<const Trunk*>& trunks, const Tokenizer& tokenizer,
-                             const std::vector<int32_t>& ids);
+                             const std::vector<int32_t>& ids, const Tensor& segments = {});
+/// The same for a classifier, of one text or two.
+AttentionPage attention_page(const TextClassifier& model, const FramedText& text);
 
 /// The same for a model of answers, while it reads a window of a question's context.
 AttentionPage attention_page(const SpanModel& model, const QuestionCorpus& questions,

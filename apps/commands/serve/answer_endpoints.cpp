@@ -1,4 +1,5 @@
-// /v1/embeddings, /score, /fill-mask, /classify and /answer: one pass through a model each.
+// /v1/embeddings, /score, /fill-mask, /classify, /rate, /v1/rerank and /answer: one pass through a
+// model each.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -33,15 +34,55 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-// The ids of texts that are read as a whole, none of which may be empty.
-std::vector<std::vector<int32_t>> read_texts(const Config& config, const Tokenizer& tokenizer,
-                                             const std::vector<std::string>& texts) {
-  std::vector<std::vector<int32_t>> all;
-  for (const std::string& text : texts) {
-    all.push_back(encoder_input(config, tokenizer, text, std::ssize(all) + 1));
-    if (all.back().empty()) refuse(400, "text ", all.size(), " is empty.");
+// The rows of texts that are read as a whole, none of which may be empty; with a second text each
+// unless `seconds` is empty.
+std::vector<FramedText> read_texts(const Config& config, const Tokenizer& tokenizer,
+                                   const std::vector<std::string>& texts,
+                                   const std::vector<std::string>& seconds = {}) {
+  std::vector<FramedText> all;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const auto number = static_cast<int64_t>(i) + 1;
+    all.push_back(seconds.empty() ? encoder_input(config, tokenizer, texts[i], number)
+                                  : encoder_input(config, tokenizer, texts[i], seconds[i], number));
+    if (all.back().empty()) refuse(400, "text ", number, " is empty.");
   }
   return all;
+}
+
+// What a classifier reads of the fields text and text_pair.
+std::vector<FramedText> read_texts(const TextClassifier& model, const Call& call) {
+  const std::vector<std::string> texts = call.texts("text"), seconds = call.texts("text_pair");
+  if (seconds.empty() && reads_two_texts(model.config)) {
+    refuse(400, "the model reads two texts in a row: the field 'text_pair' is missing.");
+  }
+  if (!seconds.empty() && seconds.size() != texts.size()) {
+    refuse(400, "expected a text_pair for each of ", texts.size(), " texts, got ", seconds.size(),
+           '.');
+  }
+  return read_texts(model.config, *model.tokenizers.source, texts, seconds);
+}
+
+// answer(texts) of all texts, some of them at a time.
+template <class Answer>
+auto answer_in_batches(ServedModel& model, const Call& call, const std::vector<FramedText>& texts,
+                       Answer answer) {
+  constexpr int64_t kBatch = 64;
+  decltype(answer(texts)) all;
+  for (int64_t first = 0; first < std::ssize(texts); first += kBatch) {
+    const auto begin = texts.begin() + first;
+    const std::vector<FramedText> some(begin, begin + std::min(kBatch, std::ssize(texts) - first));
+    const Turns::Turn turn(model.computing(), call.end);
+    for (auto& one : answer(some)) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+// The numbers of a model of text_regression.
+std::vector<double> rated(ServedModel& model, const Call& call,
+                          const std::vector<FramedText>& texts) {
+  return answer_in_batches(model, call, texts, [&](const std::vector<FramedText>& some) {
+    return rate_texts(model.classifier(), some);
+  });
 }
 
 Reply answer_embeddings(const Service& service, const Call& call) {
@@ -65,7 +106,7 @@ Reply answer_embeddings(const Service& service, const Call& call) {
   Json data = Json::array();
   for (int64_t i = 0; i < std::ssize(texts); ++i) {
     const float* const first = vectors.data<float>() + i * size;
-    tokens += std::ssize(texts[static_cast<size_t>(i)]);
+    tokens += std::ssize(texts[static_cast<size_t>(i)].ids);
     Json vector = std::vector<float>(first, first + size);
     static_assert(std::endian::native == std::endian::little);
     if (format == "base64") {
@@ -165,15 +206,12 @@ Reply answer_classify(const Service& service, const Call& call) {
   ServedModel& model = *held;
   if (!model.has_classifier()) refuse(400, "the model '", model.name(), "' classifies no texts.");
   const TextClassifier& classifier = model.classifier();
-  const std::vector<std::string> texts = call.texts("text");
-  const Service::Admitted admitted(service, std::ssize(texts));
-  const auto ids = read_texts(classifier.config, *classifier.tokenizers.source, texts);
-  std::vector<ClassProbabilities> found;
-  {
-    const Turns::Turn turn(model.computing(), call.end);
-    found =
-        model.can(kClassifies) ? classify(classifier, ids) : class_probabilities(classifier, ids);
-  }
+  const Service::Admitted admitted(service, std::ssize(call.texts("text")));
+  const std::vector<ClassProbabilities> found = answer_in_batches(
+      model, call, read_texts(classifier, call), [&](const std::vector<FramedText>& some) {
+        return model.can(kClassifies) ? classify(classifier, some)
+                                      : class_probabilities(classifier, some);
+      });
   Json list = Json::array();
   for (const ClassProbabilities& probabilities : found) {
     std::vector<size_t> order(probabilities.size());
@@ -187,6 +225,37 @@ Reply answer_classify(const Service& service, const Call& call) {
     list.push_back(std::move(classes));
   }
   return json_reply({{"classes", std::move(list)}});
+}
+
+Reply answer_rate(const Service& service, const Call& call) {
+  const auto held = service.model_for(call, kRatesTexts);
+  const Service::Admitted admitted(service, std::ssize(call.texts("text")));
+  return json_reply({{"numbers", rated(*held, call, read_texts(held->classifier(), call))}});
+}
+
+Reply answer_rerank(const Service& service, const Call& call) {
+  const auto held = service.model_for(call, kRatesTexts);
+  const TextClassifier& model = held->classifier();
+  const std::vector<std::string> documents = call.texts("documents");
+  const int64_t top_n = count_of(call, "top_n", std::max<int64_t>(1, std::ssize(documents)));
+  const Service::Admitted admitted(service, std::ssize(documents));
+  const auto rows = read_texts(model.config, *model.tokenizers.source,
+                               std::vector(documents.size(), call.text("query")), documents);
+  const std::vector<double> numbers = rated(*held, call, rows);
+  std::vector<size_t> order(numbers.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](size_t at) { return numbers[at]; });
+  order.resize(std::min(order.size(), static_cast<size_t>(top_n)));
+  Json results = Json::array();
+  for (const size_t at : order) {
+    Json& result = results.emplace_back(Json{{"index", at}, {"relevance_score", numbers[at]}});
+    if (call.is_true("return_documents")) result["document"] = {{"text", documents[at]}};
+  }
+  int64_t tokens = 0;
+  for (const FramedText& row : rows) tokens += std::ssize(row.ids);
+  return json_reply({{"model", held->name()},
+                     {"results", std::move(results)},
+                     {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
 }
 
 Reply answer_question(const Service& service, const Call& call) {
@@ -223,6 +292,9 @@ Reply answer_question(const Service& service, const Call& call) {
 constexpr Field kModelField{"model", FieldType::kText,
                             "name of a model; without it the first that can do this"};
 
+const Field kSecondTexts{"text_pair", FieldType::kTextOrTexts,
+                         "of a model that reads two texts in a row: the second of each"};
+
 }  // namespace
 
 extern const Endpoint kEmbeddingsEndpoint{"POST",
@@ -255,8 +327,26 @@ extern const Endpoint kClassifyEndpoint{
     "POST",
     "/classify",
     "The probability of each class, the most probable first",
-    {{"text", FieldType::kTextOrTexts, "what is classified", true}, kModelField},
+    {{"text", FieldType::kTextOrTexts, "what is classified", true}, kSecondTexts, kModelField},
     answer_classify};
+
+extern const Endpoint kRateEndpoint{
+    "POST",
+    "/rate",
+    "The number that a model of text_regression gives each text",
+    {{"text", FieldType::kTextOrTexts, "what is rated", true}, kSecondTexts, kModelField},
+    answer_rate};
+
+extern const Endpoint kRerankEndpoint{
+    "POST",
+    "/v1/rerank",
+    "Documents in the order of their relevance to a query (as Jina and Cohere)",
+    {{"query", FieldType::kText, "what is looked for", true},
+     {"documents", FieldType::kTextOrTexts, "where", true},
+     {"top_n", FieldType::kInteger, "so many documents, the most relevant first"},
+     {"return_documents", FieldType::kBoolean, "the texts, too"},
+     kModelField},
+    answer_rerank};
 
 extern const Endpoint kAnswerEndpoint{"POST",
                                       "/answer",

@@ -66,7 +66,7 @@ ReadText read_text(ServedModel& model, const std::string& text) {
   const TextClassifier& classifier = model.classifier();
   return {{&classifier.model.trunk},
           classifier.tokenizers.source,
-          encoder_input(classifier.config, *classifier.tokenizers.source, text, 1)};
+          encoder_input(classifier.config, *classifier.tokenizers.source, text, 1).ids};
 }
 
 AttentionPage page_of_text(ServedModel& model, const Call& call) {

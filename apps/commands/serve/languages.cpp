@@ -60,12 +60,11 @@ std::optional<std::vector<DetectedLanguage>> detected_languages(const Service& s
   const std::shared_ptr<ServedModel> model = detector_of(service, end);
   if (!model) return std::nullopt;
   const TextClassifier& classifier = model->classifier();
-  const std::vector<int32_t> ids =
-      encoder_input(classifier.config, *classifier.tokenizers.source, text, 1);
+  const FramedText row = encoder_input(classifier.config, *classifier.tokenizers.source, text, 1);
   std::vector<DetectedLanguage> found;
-  if (ids.empty()) return found;
+  if (row.empty()) return found;
   const Turns::Turn turn(model->computing(), end);
-  const ClassProbabilities probabilities = classify(classifier, {ids}).at(0);
+  const ClassProbabilities probabilities = classify(classifier, {row}).at(0);
   for (size_t i = 0; i < probabilities.size(); ++i) {
     found.push_back({classifier.config.data.labels[i], probabilities[i]});
   }

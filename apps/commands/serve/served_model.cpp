@@ -126,7 +126,7 @@ void check_served(const Config& config, const std::string& path) {
   const bool images = examples_of(config).of_images();
   const bool masked = config.task->can(kFillsMasks) && !traits_of(config.model_type).writes;
   constexpr auto kOthers = static_cast<Ability>(kTranslates | kContinuesText | kFindsClasses |
-                                                kFindsAnswers | kEmbedsTexts);
+                                                kRatesTexts | kFindsAnswers | kEmbedsTexts);
   if (config.task->can(kOthers) || masked || (config.task->can(kClassifies) && !images)) return;
   fail(ErrorKind::kConfig, "[serve] ", path, " is of task ", config.task->name,
        images ? " and of images" : "", ", which is not served.");
@@ -154,6 +154,8 @@ ServedModel::ServedModel(std::string name, const std::string& path, const Option
     load(classifier_, kClassifies);
   } else if (can(kFindsClasses)) {
     load(classifier_, kFindsClasses);
+  } else if (can(kRatesTexts)) {
+    load(classifier_, kRatesTexts);
   } else if (can(kFindsAnswers)) {
     load(spans_, kFindsAnswers);
   } else if (can(kEmbedsTexts)) {

@@ -16,7 +16,7 @@ struct AbilityName {
 constexpr AbilityName kAbilityNames[] = {
     {kTranslates, "translate"}, {kScoresPairs, "score_pairs"}, {kContinuesText, "complete"},
     {kFillsMasks, "fill_mask"}, {kClassifies, "classify"},     {kFindsClasses, "classify"},
-    {kFindsAnswers, "answer"},  {kEmbedsTexts, "embed"}};
+    {kRatesTexts, "rate"},      {kFindsAnswers, "answer"},     {kEmbedsTexts, "embed"}};
 
 Reply answer_page(const Service&, const Call&) {
   return {.type = "text/html; charset=utf-8",

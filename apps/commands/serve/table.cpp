@@ -6,7 +6,8 @@ namespace tapestry {
 extern const Endpoint kPageEndpoint, kHealthEndpoint, kMetricsEndpoint, kModelsEndpoint,
     kOpenapiEndpoint, kTranslateEndpoint, kDetectEndpoint, kLanguagesEndpoint, kFileEndpoint,
     kDownloadEndpoint, kCompletionsEndpoint, kChatEndpoint, kEmbeddingsEndpoint, kScoreEndpoint,
-    kFillMaskEndpoint, kClassifyEndpoint, kAnswerEndpoint, kAttentionEndpoint;
+    kFillMaskEndpoint, kClassifyEndpoint, kRateEndpoint, kRerankEndpoint, kAnswerEndpoint,
+    kAttentionEndpoint;
 
 std::span<const Endpoint* const> endpoints() {
   static constexpr const Endpoint* kEndpoints[] = {
@@ -14,7 +15,7 @@ std::span<const Endpoint* const> endpoints() {
       &kOpenapiEndpoint,    &kTranslateEndpoint, &kDetectEndpoint,      &kLanguagesEndpoint,
       &kFileEndpoint,       &kDownloadEndpoint,  &kCompletionsEndpoint, &kChatEndpoint,
       &kEmbeddingsEndpoint, &kScoreEndpoint,     &kFillMaskEndpoint,    &kClassifyEndpoint,
-      &kAnswerEndpoint,     &kAttentionEndpoint};
+      &kRateEndpoint,       &kRerankEndpoint,    &kAnswerEndpoint,      &kAttentionEndpoint};
   return kEndpoints;
 }
 

@@ -58,6 +58,7 @@ struct TextData {
     config.data.labels = train.label_names;
     held_out = load_held_out_sets<Corpus>(
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
+          check_texts(config, corpora);
           return load_held_out(config, corpora, tokenizers, context);
         });
   }
@@ -74,15 +75,12 @@ struct TextData {
     return Batches(corpus, shuffle ? config.batch : unshuffled(config.batch), start);
   }
   static Var logits(const Model& model, const LabelledBatch& batch) {
-    return model.model(batch.ids.to(model.device()), batch.lengths.to(model.device()));
+    return outputs_of(model, batch);
   }
   static int64_t tokens(const Model&, const LabelledBatch& batch) { return batch.tokens; }
   static Sample sample(const Model& model, const Corpus& corpus, int64_t i) {
-    const auto tokens = corpus.tokens[i];
-    const TextFrame& frame = model.tokenizers.source->special().classified();
-    const std::vector<int32_t> text(tokens.begin(), tokens.end());
-    return sample_of(model.config.data.labels, classify(model, {in_frame(frame, text)}).at(0),
-                     {{"text", model.tokenizers.source->decode(text)}}, corpus.label(i));
+    return sample_of(model.config.data.labels, classify(model, {corpus.row(i)}).at(0),
+                     given_texts(corpus, *model.tokenizers.source, i), corpus.label(i));
   }
   static std::vector<std::string> texts(const Model& model, const LabelledBatch& batch) {
     return row_texts(batch.rows, batch.indices, [&](int64_t row) {
@@ -316,13 +314,50 @@ extern const Task kClassification({.name = "classification",
                                     make_supervised<ClassKind<ImageData>>,
                                     evaluate_kind<ImageData>}});
 
-Var outputs_of(const TextClassifier& model, const std::vector<std::vector<int32_t>>& texts) {
+namespace {
+
+Var outputs_of_rows(const TextClassifier& model, const Tensor& ids, const Tensor& lengths,
+                    const Tensor& segments) {
+  return model.model(ids.to(model.device()), lengths.to(model.device()), model.segments(segments));
+}
+
+}  // namespace
+
+Var outputs_of(const TextClassifier& model, const LabelledBatch& batch) {
+  return outputs_of_rows(model, batch.ids, batch.lengths, batch.segments);
+}
+
+Var outputs_of(const TextClassifier& model, const std::vector<FramedText>& texts) {
   const FramedRows rows = framed_rows(texts, model.tokenizers.source->special().filler());
-  return model.model(rows.ids.to(model.device()), rows.lengths.to(model.device()));
+  return outputs_of_rows(model, rows.ids, rows.lengths, rows.segments);
+}
+
+std::vector<std::pair<std::string, std::string>> given_texts(const LabelledCorpus& corpus,
+                                                             const Tokenizer& tokenizer,
+                                                             int64_t text) {
+  const auto decoded = [&](std::span<const int32_t> ids) {
+    return tokenizer.decode({ids.begin(), ids.end()});
+  };
+  std::vector<std::pair<std::string, std::string>> given = {{"text", decoded(corpus.tokens[text])}};
+  if (corpus.has_two_texts()) given.emplace_back("text_pair", decoded(corpus.seconds[text]));
+  return given;
+}
+
+bool reads_two_texts(const Config& config) {
+  return std::ranges::any_of(config.data.train, &CorpusSpec::has_two_texts);
+}
+
+void check_texts(const Config& config, const std::vector<CorpusSpec>& corpora) {
+  for (const CorpusSpec& corpus : corpora) {
+    if (corpus.has_two_texts() == reads_two_texts(config)) continue;
+    fail(ErrorKind::kConfig, "[data] ", corpus.str(),
+         corpus.has_two_texts() ? " has a text_pair_column, data.train has none."
+                                : " has no text_pair_column, data.train has one.");
+  }
 }
 
 std::vector<ClassProbabilities> classify(const TextClassifier& model,
-                                         const std::vector<std::vector<int32_t>>& texts) {
+                                         const std::vector<FramedText>& texts) {
   return probabilities_of(outputs_of(model, texts));
 }
 

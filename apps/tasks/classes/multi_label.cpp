@@ -36,11 +36,6 @@ MultiCorpus load_multi(const std::vector<CorpusSpec>& corpora, const Tokenizer& 
   return {load_labelled(corpora, tokenizer, options, {}, context), names, corpora.front().str()};
 }
 
-// logits (B, classes)
-Var logits_of(const TextClassifier& model, const LabelledBatch& batch) {
-  return model.model(batch.ids.to(model.device()), batch.lengths.to(model.device()));
-}
-
 // Binary cross-entropy with a logit z is the cross-entropy of two classes with the logits 0 and z:
 // (B, classes) -> (B, classes, 2).
 Var pairs_of(const Var& logits) {
@@ -81,7 +76,7 @@ Decided decide_all(const TextClassifier& model, const MultiCorpus& corpus,
   std::vector<std::vector<int64_t>> own;  // of each batch: text and decisions, row by row
   Decided decided;
   decided.losses = loss_over_epoch(std::move(batches), group, [&](const LabelledBatch& batch) {
-    const Var logits = logits_of(model, batch);
+    const Var logits = outputs_of(model, batch);
     const std::vector<double> values = logits.value().to(Device{}).to_vector<double>();
     std::vector<int64_t>& rows = own.emplace_back();
     for (size_t row = 0; row < batch.indices.size(); ++row) {
@@ -160,6 +155,7 @@ struct MultiKind {
     options.overlong = "truncate";
     held_out = load_held_out_sets<MultiCorpus>(
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
+          check_texts(config, corpora);
           return load_multi(corpora, *tokenizers.source, options, config.data.labels, context);
         });
     model = std::make_unique<TextClassifier>(config, std::move(tokenizers), ModelUse::kTraining);
@@ -176,7 +172,7 @@ struct MultiKind {
   CrossEntropy loss(const LabelledBatch& batch, const CrossEntropyOptions& options) const {
     return loss_in_passes(
         model->config, batch, targets_of(train, batch), options,
-        [&](const LabelledBatch& given) { return pairs_of(logits_of(*model, given)); });
+        [&](const LabelledBatch& given) { return pairs_of(outputs_of(*model, given)); });
   }
   std::vector<std::string> texts(const LabelledBatch& batch) const {
     return row_texts(batch.rows, batch.indices, [&](int64_t row) {
@@ -191,10 +187,10 @@ struct MultiKind {
     const Decided decided = decide_all(*model, corpus, options, group);
     const int64_t wanted = details != nullptr ? details->wanted : 0;
     for (const int64_t i : shown_examples(wanted, corpus.size())) {
-      const auto tokens = corpus.tokens[i];
+      auto given = given_texts(corpus, *model->tokenizers.source, i);
+      given.emplace_back("reference", text_of(corpus.names(), corpus.set(i)));
       details->samples.push_back(
-          {.given = {{"text", model->tokenizers.source->decode({tokens.begin(), tokens.end()})},
-                     {"reference", text_of(corpus.names(), corpus.set(i))}},
+          {.given = std::move(given),
            .output = text_of(corpus.names(), decided.sets[static_cast<size_t>(i)])});
     }
     Counts all;
@@ -235,8 +231,8 @@ extern const Task kMultiLabel(
      .bind_corpus = bind_labelled_texts},
     {{&kLabelledExamples, {&kTextClassifierModel}, make_supervised<MultiKind>, evaluate}});
 
-std::vector<ClassProbabilities> class_probabilities(
-    const TextClassifier& model, const std::vector<std::vector<int32_t>>& texts) {
+std::vector<ClassProbabilities> class_probabilities(const TextClassifier& model,
+                                                    const std::vector<FramedText>& texts) {
   const Var logits = outputs_of(model, texts);
   const std::vector<double> all = unary(Unary::kSigmoid, logits).value().to_vector<double>();
   const int64_t classes = logits.shape()[1];

@@ -40,8 +40,8 @@ RatedCorpus load_rated(const std::vector<CorpusSpec>& corpora, const Tokenizer& 
   return {load_labelled(corpora, tokenizer, options, {}, context), corpora.front().str()};
 }
 
-Var predicted(const TextClassifier& model, const Tensor& ids, const Tensor& lengths) {
-  return reshape(model.model(ids.to(model.device()), lengths.to(model.device())), {ids.shape()[0]});
+Var predicted(const TextClassifier& model, const LabelledBatch& batch) {
+  return reshape(outputs_of(model, batch), {batch.rows});
 }
 
 // What ranks exchange of a text.
@@ -62,7 +62,7 @@ std::vector<double> rate_corpus(const TextClassifier& model, const RatedCorpus& 
       continue;
     }
     const LabelledBatch batch = batches.next();
-    const auto numbers = predicted(model, batch.ids, batch.lengths).value().to_vector<double>();
+    const auto numbers = predicted(model, batch).value().to_vector<double>();
     std::vector<Rated>& rated = own.emplace_back();
     for (size_t row = 0; row < numbers.size(); ++row) {
       rated.push_back({batch.indices[row], numbers[row]});
@@ -101,6 +101,7 @@ struct RatingKind {
     options.overlong = "truncate";
     held_out = load_held_out_sets<RatedCorpus>(
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
+          check_texts(config, corpora);
           return load_rated(corpora, *tokenizers.source, options, context);
         });
     model = std::make_unique<TextClassifier>(config, std::move(tokenizers), ModelUse::kTraining);
@@ -115,7 +116,7 @@ struct RatingKind {
   CrossEntropy loss(const LabelledBatch& batch, const CrossEntropyOptions& options) const {
     std::vector<double> truth;
     for (const int64_t text : batch.indices) truth.push_back(train.number(text));
-    const Var found = predicted(*model, batch.ids, batch.lengths);
+    const Var found = predicted(*model, batch);
     return squared_error(
         found, Tensor::from(truth, {batch.rows}).to(found.dtype()).to(model->device()), options);
   }
@@ -130,11 +131,10 @@ struct RatingKind {
     const std::vector<double> found = rate_corpus(*model, corpus, group);
     const int64_t wanted = details != nullptr ? details->wanted : 0;
     for (const int64_t i : shown_examples(wanted, corpus.size())) {
-      const auto tokens = corpus.tokens[i];
+      auto given = given_texts(corpus, *model->tokenizers.source, i);
+      given.emplace_back("reference", concat(corpus.number(i)));
       details->samples.push_back(
-          {.given = {{"text", model->tokenizers.source->decode({tokens.begin(), tokens.end()})},
-                     {"reference", concat(corpus.number(i))}},
-           .output = concat(found[static_cast<size_t>(i)])});
+          {.given = std::move(given), .output = concat(found[static_cast<size_t>(i)])});
     }
     return metrics_of(found, corpus);
   }
@@ -168,8 +168,7 @@ extern const Task kTextRegression(
      .bind_corpus = bind_labelled_texts},
     {{&kRatedExamples, {&kTextClassifierModel}, make_supervised<RatingKind>, evaluate}});
 
-std::vector<double> rate_texts(const TextClassifier& model,
-                               const std::vector<std::vector<int32_t>>& texts) {
+std::vector<double> rate_texts(const TextClassifier& model, const std::vector<FramedText>& texts) {
   return outputs_of(model, texts).value().to_vector<double>();
 }
 

@@ -120,6 +120,80 @@ TEST_F(Labelled, BatchHasTheTensorsOfAWorkedExample) {
   EXPECT_THAT(batch.indices, ElementsAre(1, 0));
 }
 
+TEST_F(Labelled, TwoTextsStandInOneRow) {
+  CorpusSpec two = spec("b\tx yy\tzzz\na\tx\tx yy yy\na\t \tx\n");
+  two.text_column = "2";
+  two.text_pair_column = "3";
+  const LabelledCorpus corpus = load_labelled({two}, words_, {});
+  EXPECT_EQ(corpus.size(), 2);
+  EXPECT_EQ(corpus.counts.of(Drop::kEmpty), 1);
+  BatchOptions options;
+  options.shuffle = false;
+  const LabelledBatch batch = LabelledBatches(corpus, options).next();
+  // bos, x, yy, eos, zzz, eos and bos, x, eos, x, yy, yy, eos
+  EXPECT_THAT(batch.ids.to_vector<int32_t>(),
+              ElementsAre(2, 5, 6, 3, 7, 3, 0, 2, 5, 3, 5, 6, 6, 3));
+  EXPECT_THAT(batch.segments.to_vector<int32_t>(),
+              ElementsAre(0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1));
+  EXPECT_THAT(batch.lengths.to_vector<int32_t>(), ElementsAre(6, 7));
+  EXPECT_THAT(batch.labels.to_vector<int32_t>(), ElementsAre(1, 0));
+  EXPECT_EQ(batch.tokens, 13);
+  const LabelledBatch second = rows_of(batch, 1, 2);
+  EXPECT_THAT(second.segments.to_vector<int32_t>(), ElementsAre(0, 0, 0, 1, 1, 1, 1));
+  EXPECT_FALSE(LabelledBatches(load("b\t\tx\na\t\tx\n"), options).next().segments.defined());
+
+  EXPECT_THAT(error_of(ErrorKind::kConfig,
+                       [&] {
+                         load_labelled({two, spec("b\t\tx\n")}, words_, {});
+                       }),
+              HasSubstr("all corpora of a list need a text_pair_column, or none"));
+  two.text_pair_column = "2";
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { two.validate(); }),
+              HasSubstr("text_pair_column must differ from text_column, got 2 twice."));
+  CorpusSpec pairs;
+  pairs.records = {folder_.write("b.tsv", "x\ty\n"), &kTsv};
+  pairs.prompt = "{1}";
+  pairs.answer = "{2}";
+  EXPECT_NO_THROW(pairs.validate());
+  pairs.text_pair_column = "2";
+  EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { pairs.validate(); }),
+              HasSubstr("text_pair_column belongs to texts with labels"));
+}
+
+TEST_F(Labelled, TheLongerOfTwoTextsIsCut) {
+  const auto kept = [](int64_t first, int64_t second, int64_t most) {
+    std::vector<int32_t> one(static_cast<size_t>(first)), two(static_cast<size_t>(second));
+    cut_longest_first(one, two, most);
+    return std::pair(one.size(), two.size());
+  };
+  // As the tokenizers 0.22 of Hugging Face cut them.
+  EXPECT_EQ(kept(3, 4, 7), std::pair(size_t{3}, size_t{4}));
+  EXPECT_EQ(kept(3, 9, 7), std::pair(size_t{3}, size_t{4}));
+  EXPECT_EQ(kept(9, 3, 7), std::pair(size_t{4}, size_t{3}));
+  EXPECT_EQ(kept(9, 9, 7), std::pair(size_t{3}, size_t{4}));
+  EXPECT_EQ(kept(9, 8, 7), std::pair(size_t{4}, size_t{3}));
+  EXPECT_EQ(kept(9, 1, 7), std::pair(size_t{6}, size_t{1}));
+  EXPECT_EQ(kept(9, 0, 7), std::pair(size_t{7}, size_t{0}));
+  CorpusSpec two = spec("a\tx x x x\tx\nb\tx\tx\n");
+  two.text_column = "2";
+  two.text_pair_column = "3";
+  const LabelledCorpus cut = load_labelled({two}, words_, {6, "truncate", false});
+  EXPECT_EQ(cut.tokens.length(0), 2);
+  EXPECT_EQ(cut.seconds.length(0), 1);
+  EXPECT_EQ(cut.counts.truncated, 1);
+  EXPECT_EQ(load_labelled({two}, words_, {6, "drop", false}, {"a", "b"}).size(), 1);
+  EXPECT_THAT(error_of(ErrorKind::kData,
+                       [&] {
+                         load_labelled({two}, words_, {6, "error", false});
+                       }),
+              HasSubstr("a.tsv:1 has 8 source tokens, max_length is 6."));
+  EXPECT_THAT(error_of(ErrorKind::kConfig,
+                       [&] {
+                         load_labelled({two}, words_, {3, "drop", false});
+                       }),
+              HasSubstr("must be 4 or more, got 3."));
+}
+
 TEST_F(Labelled, BatchesCoverTheCorpusAndContinueExactly) {
   std::string bytes;
   for (int i = 0; i < 200; ++i) {

@@ -101,5 +101,48 @@ TEST(TextEmbedderTest, ThePairIsToBeFoundAmongThePairs) {
   }
 }
 
+TEST(TextEmbedderTest, NegativesAreFurtherChoices) {
+  const Var q(Tensor::from(std::vector<double>{1, 0, 0, 1}, {2, 2}));
+  const Var p(Tensor::from(std::vector<double>{2, 0, 0, 3, 1, 1, 0, 3}, {4, 2}));
+  // Products with the two targets and two negatives: 2 0 1 0 and 0 3 1 3.
+  const auto loss = [](const std::vector<double>& all, double own) {
+    double sum = 0;
+    for (const double one : all) sum += std::exp(one);
+    return std::log(sum) - own;
+  };
+  EXPECT_NEAR(contrastive_loss(q, p, {}, {.temperature = 1}, {}).nll_sum(),
+              loss({2, 0, 1, 0}, 2) + loss({0, 3, 1, 3}, 3), 1e-12);
+  // The last negative is equal to the second target: it is no choice for the second source.
+  const EqualTexts equal{.sources = {0, 1}, .targets = {0, 1, 2, 1}};
+  EXPECT_NEAR(contrastive_loss(q, p, equal, {.temperature = 1}, {}).nll_sum(),
+              loss({2, 0, 1, 0}, 2) + loss({0, 3, 1}, 3), 1e-12);
+  // The other direction finds sources only.
+  EXPECT_NEAR(
+      contrastive_loss(q, p, {}, {.temperature = 1, .both_directions = true}, {}).nll_sum(),
+      (loss({2, 0, 1, 0}, 2) + loss({0, 3, 1, 3}, 3) + loss({2, 0}, 2) + loss({0, 3}, 3)) / 2,
+      1e-12);
+}
+
+TEST(TextEmbedderTest, LargerScoresShallHaveLargerProducts) {
+  const std::vector<double> a = {1, 0, 0, 1, 1, 1}, b = {0.5, 2, 3, 0.1, 0.2, 0.2};
+  const std::vector<double> products = {0.5, 0.1, 0.4};
+  const std::vector<float> scores = {1, 3, 1};
+  double sum = 1;
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t j = 0; j < 3; ++j) {
+      if (scores[i] > scores[j]) sum += std::exp((products[j] - products[i]) / 0.05);
+    }
+  }
+  const CrossEntropy loss =
+      ranking_loss(Var(Tensor::from(a, {3, 2})), Var(Tensor::from(b, {3, 2})), scores, 0.05, {});
+  EXPECT_NEAR(loss.loss.value().item(), std::log(sum), 1e-12);
+  EXPECT_EQ(loss.tokens, 1);
+  EXPECT_NEAR(
+      ranking_loss(Var(Tensor::from(a, {3, 2})), Var(Tensor::from(b, {3, 2})), {2, 2, 2}, 0.05, {})
+          .loss.value()
+          .item(),
+      0, 1e-12);
+}
+
 }  // namespace
 }  // namespace tapestry

@@ -103,6 +103,93 @@ TEST_F(EmbedTest, TheLogHasNoPerplexity) {
   }
 }
 
+TEST_F(EmbedTest, NegativesAreLearnt) {
+  std::string lines;
+  const auto sources = lines_of(read_file(folder_->path("train.src")));
+  const auto targets = lines_of(read_file(folder_->path("train.tgt")));
+  for (size_t i = 0; i < sources.size(); ++i) {
+    lines += concat(sources[i], '\t', targets[i], '\t', targets[(i + 7) % targets.size()], '\n');
+  }
+  folder_->write("triplets.tsv", lines);
+  const std::vector<std::string> data = {
+      "data.train={tsv: triplets.tsv, negative_column: 3}",
+      "data.valid={tsv: triplets.tsv, negative_column: 3, limit: 20}"};
+  const auto train = [&](const std::string& run, std::vector<std::string> options) {
+    options.insert(options.end(), data.begin(), data.end());
+    return folder_->train("vectors", run, options);
+  };
+  ASSERT_EQ(train("whole", {"training.max_steps=12"}), 0) << folder_->messages();
+  ASSERT_EQ(train("parts", {"training.max_steps=7"}), 0) << folder_->messages();
+  ASSERT_EQ(train("parts", {"training.max_steps=12", "threads=2"}), 0) << folder_->messages();
+  expect_equal(folder_->result("whole"), folder_->result("parts"));
+  // Twice as many choices: a model that knows nothing has a larger loss.
+  ASSERT_EQ(train("none", {"training.max_steps=1"}), 0) << folder_->messages();
+  ASSERT_EQ(folder_->train("vectors", "without",
+                           {"training.max_steps=1", "data.train={tsv: triplets.tsv}",
+                            "data.valid={tsv: triplets.tsv, limit: 20}"}),
+            0)
+      << folder_->messages();
+  EXPECT_GT(folder_->metrics("none").back().at("nll"),
+            folder_->metrics("without").back().at("nll"));
+}
+
+TEST_F(EmbedTest, ScoresOfPairsAreLearnt) {
+  // Alike: the share of common words.
+  const std::vector<std::string> words = {"ba", "ce", "di", "fo", "gu", "ha"};
+  const auto pairs_of = [&](int64_t count, uint64_t seed) {
+    std::string lines;
+    uint64_t at = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto draw = [&](uint64_t below) { return philox_below({seed}, at++, below); };
+      const std::string a = words[draw(6)], b = words[draw(6)];
+      const std::string c = draw(2) == 0 ? a : words[draw(6)],
+                        d = draw(2) == 0 ? b : words[draw(6)];
+      lines += concat(a, ' ', b, '\t', c, ' ', d, '\t', (a == c) + (b == d), '\n');
+    }
+    return lines;
+  };
+  folder_->write("train.scores", pairs_of(400, 1));
+  folder_->write("valid.scores", pairs_of(60, 2));
+  const auto train = [&](const std::string& run, std::vector<std::string> options) {
+    for (const std::string part : {"train", "valid"}) {
+      options.push_back(concat("data.", part, "={tsv: ", part, ".scores, score_column: 3}"));
+    }
+    options.push_back("embedding={temperature: 0.1}");
+    options.push_back("tokenizer.vocab_size=30");
+    options.push_back("training.metric_for_best_model=spearman");
+    return folder_->train("vectors", run, options);
+  };
+  ASSERT_EQ(train("scores", {"training.max_steps=200"}), 0) << folder_->messages();
+  const Json figures = Json::parse(folder_->output("evaluate --json --model scores --data valid"));
+  EXPECT_GT(figures.at("spearman").get<double>(), 0.6);
+  EXPECT_DOUBLE_EQ(figures.at("spearman"), folder_->metrics("scores").back().at("spearman"));
+  // The products of the vectors that the command writes.
+  const auto lines = lines_of(read_file(folder_->path("valid.scores")));
+  const auto vector = [&](const std::string& text) {
+    return Json::parse(folder_->output("embed --model scores", text + '\n'))
+        .get<std::vector<double>>();
+  };
+  const auto product_of = [&](const std::string& line) {
+    const size_t tab = line.find('\t'), second = line.find('\t', tab + 1);
+    return product(vector(line.substr(0, tab)), vector(line.substr(tab + 1, second - tab - 1)));
+  };
+  int64_t right = 0, all = 0;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    if (lines[i].back() == lines[0].back()) continue;
+    right += (product_of(lines[i]) > product_of(lines[0])) == (lines[i].back() > lines[0].back());
+    ++all;
+  }
+  EXPECT_GT(right, all / 2);
+  // A model of other pairs can be judged by scores, too.
+  const Json judged = Json::parse(
+      folder_->output("evaluate --json --model run --data tsv=valid.scores score_column=3"));
+  EXPECT_TRUE(judged.contains("spearman"));
+  ASSERT_EQ(train("first", {"training.max_steps=7"}), 0) << folder_->messages();
+  ASSERT_EQ(train("second", {"training.max_steps=12"}), 0) << folder_->messages();
+  ASSERT_EQ(train("first", {"training.max_steps=12", "threads=2"}), 0) << folder_->messages();
+  expect_equal(folder_->result("first"), folder_->result("second"));
+}
+
 TEST_F(EmbedTest, OtherModelsAndKeysAreRefused) {
   ASSERT_EQ(folder_->train("clm", "clm", {"training.max_steps=1"}), 0) << folder_->messages();
   const auto failed = folder_->run("embed --model clm", "ba\n");
