@@ -151,34 +151,4 @@ std::vector<CLI::Option*> add_languages(CLI::App& app, SearchArguments& argument
   return options;
 }
 
-SearchOptions SearchArguments::over(const SearchOptions& of_config) const {
-  SearchOptions options = override_search(of_config, overrides);
-  const auto given = [&](const char* key) {
-    return std::ranges::find(overrides, key, &SearchOverride::key) != overrides.end();
-  };
-  // Draws and beams exclude each other: of the two the command line's wins over the config's.
-  if (given("do_sample") && options.do_sample && !given("num_beams")) options.num_beams = 1;
-  if (given("num_beams") && options.num_beams > 1 && !given("do_sample")) options.do_sample = false;
-  options.seed = seed.value_or(options.seed);
-  options.n_best = n_best;
-  if (options.mbr_samples > 0) {
-    // The draws decide, whatever the config searches with.
-    if (given("num_beams") && options.num_beams > 1) {
-      fail(ErrorKind::kConfig, "[search] --mbr takes draws, it has no effect with --beam-size ",
-           options.num_beams, '.');
-    }
-    options.num_beams = 1, options.do_sample = true;
-    if (options.n_best > options.mbr_samples) {
-      fail(ErrorKind::kConfig, "[search] expected 1 <= --n-best <= --mbr, got ", options.n_best,
-           " and ", options.mbr_samples, '.');
-    }
-  }
-  if (options.n_best > options.num_beams && !options.do_sample) {
-    fail(ErrorKind::kConfig, "[search] expected 1 <= --n-best <= --beam-size, got ", options.n_best,
-         " and ", options.num_beams, "; --do-sample draws so many.");
-  }
-  options.validate();
-  return options;
-}
-
 }  // namespace tapestry

@@ -3,7 +3,6 @@
 
 #include <CLI/App.hpp>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -47,18 +46,6 @@ void add_compute(CLI::App& app, ComputeArguments& arguments);
 void add_format(CLI::App& app, WeightChoice& format);
 /// --weights of models that answer together.
 void add_weights(CLI::App& app, ModelChoice& models);
-
-/// How to choose tokens: what is not given comes from the checkpoint's config.
-struct SearchArguments {
-  std::vector<SearchOverride> overrides = {};  ///< keys of `generation`
-  std::optional<uint64_t> seed = {};
-  int64_t n_best = 1;
-
-  /// Throws Error(kConfig) for values out of their bounds, before a model is read.
-  void validate() const { override_search({}, overrides); }
-  /// The config's options, overridden by these. Throws Error(kConfig).
-  SearchOptions over(const SearchOptions& of_config) const;
-};
 
 /// Adds --n-best, --seed and an option for each key of `generation` but those without effect.
 void add_search(CLI::App& app, SearchArguments& arguments,

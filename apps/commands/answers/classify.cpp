@@ -2,10 +2,8 @@
 // word of a line.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 
 #include "apps/commands/answers/filter.h"
@@ -29,36 +27,22 @@ struct ClassifyArguments : FilterArguments {
   std::string detail = {};  ///< "" or "jsonl"
 };
 
-// The numbers of the most probable classes, best first.
-std::vector<size_t> best_classes(const ClassProbabilities& probabilities, int64_t top_k) {
-  std::vector<size_t> order(probabilities.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  const auto count = static_cast<std::ptrdiff_t>(std::min(top_k, std::ssize(order)));
-  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](size_t a, size_t b) {
-    return probabilities[a] != probabilities[b] ? probabilities[a] > probabilities[b] : a < b;
-  });
-  order.resize(static_cast<size_t>(count));
-  return order;
-}
-
 // A line of output: names and probabilities with tabs between them, or a JSON object.
 std::string classes_text(const std::vector<std::string>& labels,
                          const ClassProbabilities& probabilities,
                          const ClassifyArguments& arguments, bool several) {
-  const int64_t likely = std::ranges::count_if(
-      probabilities, [&](double probability) { return probability >= arguments.threshold; });
-  const std::vector<size_t> best = best_classes(probabilities, several ? likely : arguments.top_k);
+  const std::vector<LabelProbability> best = chosen_classes(
+      labels, probabilities, {.top_k = arguments.top_k, .threshold = arguments.threshold}, several);
   if (arguments.detail == "jsonl") {
     nlohmann::ordered_json classes = nlohmann::ordered_json::array();
-    for (const size_t at : best) {
-      classes.push_back({{"label", labels[at]}, {"probability", probabilities[at]}});
+    for (const auto& [label, probability] : best) {
+      classes.push_back({{"label", label}, {"probability", probability}});
     }
     return json_line(nlohmann::ordered_json{{"classes", std::move(classes)}});
   }
   std::string text;
-  for (const size_t at : best) {
-    text += fmt::format("{}{}\t{:.4f}", text.empty() ? "" : "\t", one_line(labels[at]),
-                        probabilities[at]);
+  for (const auto& [label, probability] : best) {
+    text += fmt::format("{}{}\t{:.4f}", text.empty() ? "" : "\t", one_line(label), probability);
   }
   return text;
 }

@@ -1,19 +1,14 @@
 // tapestry fill-mask: words for masks, or lines as a denoising model restores them.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/answers/line_filter.h"
 #include "apps/commands/command.h"
 #include "apps/commands/number_bounds.h"
 #include "apps/commands/pages/attention_page.h"
-#include "apps/tasks/long_line.h"
-#include "apps/tasks/text_models.h"
+#include "apps/tasks/answers/holes.h"
 #include "core/cpu/parallel.h"
 #include "data/corpora/empty_text.h"
-#include "data/examples/denoising.h"
-#include "data/tokenizers/special_words.h"
 
 namespace tapestry {
 namespace {
@@ -33,27 +28,22 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter
   constexpr int64_t kGuesses = 5;
   const int64_t top_k = arguments.top_k.value_or(kGuesses);
   const Tokenizer& tokenizer = *model->tokenizers.source;
-  const auto with_masks = with_special_words(model->tokenizers.source);
+  const MaskGuesser guesser(*model);
   AttentionBook book(arguments.attention);
   filter.run(1, [&](const std::vector<std::string>& lines, int64_t number) {
-    const TextFrame frame = tokenizer.special().masked();
-    std::vector<int32_t> text = with_masks->encode(lines[0]);
-    if (is_empty_text(lines[0], text)) {  // a filter answers an empty line with one
+    const std::vector<int32_t> text = guesser.encode(lines[0]);
+    if (text.empty()) {  // a filter answers an empty line with one
       filter.out() << '\n';
       return;
     }
     filter.read(text, tokenizer, number);
-    cut_long_line(text, model->config.model.longest_sequence() - frame.size(),
-                  place_of_line(number + 1));
-    const std::vector<int32_t> ids = in_frame(frame, text);
+    const std::vector<int32_t> ids = guesser.framed(text, number + 1);
     std::string answer;
-    for (const std::vector<Fill>& guesses : fill_masks(*model, ids, top_k)) {
+    for (const std::vector<WordGuess>& guesses : guesser.guess(ids, top_k)) {
       if (!answer.empty()) answer += " | ";
       for (size_t i = 0; i < guesses.size(); ++i) {
-        const std::string word = tokenizer.decode({guesses[i].token});
-        answer += fmt::format("{}{} {:.4f}", i == 0 ? "" : "  ",
-                              word.empty() ? tokenizer.piece(guesses[i].token) : word,
-                              guesses[i].probability);
+        answer +=
+            fmt::format("{}{} {:.4f}", i == 0 ? "" : "  ", guesses[i].word, guesses[i].probability);
       }
     }
     filter.out() << one_line(answer) << '\n';
@@ -64,29 +54,13 @@ int guess_words(ModelFiles files, const FillMaskArguments& arguments, LineFilter
   return 0;
 }
 
-// A T5-style model numbers its holes: the masks of a line without numbers get some.
-void number_masks(std::vector<int32_t>& ids, const DenoisingVocabulary& vocabulary) {
-  for (const int32_t id : ids) {
-    if (std::count(vocabulary.sentinels.begin(), vocabulary.sentinels.end(), id) > 0) return;
-  }
-  size_t next = 0;
-  for (int32_t& id : ids) {
-    if (id == vocabulary.mask_id && next < vocabulary.sentinels.size()) {
-      id = vocabulary.sentinels[next++];
-    }
-  }
-}
-
 // With a denoising model: each line with its holes filled.
 int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
   if (arguments.top_k) {
     fail(ErrorKind::kConfig, "[fill-mask] --top-k needs a masked model.");
   }
   const Translator models(arguments.models, arguments.compute.device, "fill-mask", kFillsMasks);
-  const Tokenizer& tokenizer = *models.tokenizers().target;
-  const DenoisingOptions& noise = models.config().denoising;
-  const DenoisingVocabulary vocabulary(tokenizer, noise);
-  const bool by_spans = noise.objective == "span_corruption";
+  const TextRestorer restorer(models);
   const SearchOptions options = arguments.search.over(models.config().generation);
   AttentionBook book(arguments.attention);
   filter.run(arguments.batch_size, [&](const std::vector<std::string>& lines, int64_t first) {
@@ -98,8 +72,7 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
       empty.push_back(is_empty_text(line, ids));
       if (empty.back()) continue;
       filter.read(ids, *models.tokenizers().source, number);
-      sentences.sources.push_back(std::move(ids));
-      if (by_spans) number_masks(sentences.sources.back(), vocabulary);
+      sentences.sources.push_back(restorer.source(std::move(ids)));
     }
     const auto results = translate(models.models(), sentences, options, arguments.batch_size);
     size_t next = 0;
@@ -107,8 +80,7 @@ int restore_lines(const FillMaskArguments& arguments, LineFilter& filter) {
       if (!empty[i]) {
         const std::vector<int32_t>& source = sentences.sources[next];
         const std::vector<int32_t>& found = results[next++].at(0).tokens;
-        filter.out() << one_line(
-            tokenizer.decode(by_spans ? fill_spans(source, found, vocabulary) : found));
+        filter.out() << one_line(restorer.text(source, found));
         if (book.wants()) book.add(attention_page(models, source, found), lines[i]);
       }
       filter.out() << '\n';

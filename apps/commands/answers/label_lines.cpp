@@ -13,29 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A line with its words, and the byte where each begins.
-struct Line {
-  std::string text;
-  std::vector<std::string> words;
-  std::vector<size_t> begins;
-};
-
-Line words_of_line(const std::string& text) {
-  constexpr const char* kSpace = " \t\r\v\f";
-  Line line{.text = text, .words = {}, .begins = {}};
-  for (size_t at = text.find_first_not_of(kSpace); at != std::string::npos;) {
-    const size_t end = std::min(text.find_first_of(kSpace, at), text.size());
-    std::string word = text.substr(at, end - at);
-    if (!is_blank(word)) {
-      line.words.push_back(std::move(word));
-      line.begins.push_back(at);
-    }
-    at = text.find_first_not_of(kSpace, end);
-  }
-  return line;
-}
-
-std::string slashed(const Line& line, const std::vector<WordLabel>& labels) {
+std::string slashed(const TextInWords& line, const std::vector<WordLabel>& labels) {
   std::vector<std::string> words;
   for (size_t i = 0; i < line.words.size(); ++i) {
     words.push_back(concat(one_line(line.words[i]), '/', labels[i].label));
@@ -43,7 +21,7 @@ std::string slashed(const Line& line, const std::vector<WordLabel>& labels) {
   return join(words, " ");
 }
 
-Json entities_in(const Line& line, const std::vector<WordLabel>& labels) {
+Json entities_in(const TextInWords& line, const std::vector<WordLabel>& labels) {
   std::vector<std::string_view> tags;
   for (const WordLabel& label : labels) tags.emplace_back(label.label);
   Json entities = Json::array();
@@ -63,7 +41,7 @@ Json entities_in(const Line& line, const std::vector<WordLabel>& labels) {
   return entities;
 }
 
-std::string detailed(const Line& line, const std::vector<WordLabel>& labels) {
+std::string detailed(const TextInWords& line, const std::vector<WordLabel>& labels) {
   Json names = Json::array(), probabilities = Json::array();
   for (const WordLabel& label : labels) {
     names.push_back(label.label);
@@ -85,10 +63,10 @@ int label_lines(ModelFiles files, const FilterArguments& arguments, bool details
   AttentionBook book(arguments.attention);
   const Tokenizer& tokenizer = *model->tokenizers.source;
   filter.run(arguments.batch_size, [&](const std::vector<std::string>& texts, int64_t number) {
-    std::vector<Line> lines;
+    std::vector<TextInWords> lines;
     std::vector<std::vector<std::string>> sentences;
     for (const std::string& text : texts) {
-      lines.push_back(words_of_line(text));
+      lines.push_back(in_words(text));
       if (!lines.back().words.empty()) sentences.push_back(lines.back().words);
     }
     const TaggedCorpus corpus =

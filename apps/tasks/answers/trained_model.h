@@ -4,10 +4,15 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/checkpoint/model_choice.h"
+#include "apps/tasks/answers/holes.h"
+#include "apps/tasks/classes/classification.h"
+#include "apps/tasks/classes/token_classification.h"
 #include "apps/tasks/task.h"
+#include "data/tokenizers/languages.h"
 #include "nn/decoding/decoding.h"
 
 namespace tapestry {
@@ -25,9 +30,10 @@ struct AnsweredText {
 class TrainedModel {
  public:
   struct Options {
-    std::string device = "auto";  ///< for parse_device()
-    WeightChoice weights = {};    ///< of the matrices
-    int64_t batch_size = 64;      ///< lines that a thread searches at once
+    std::string device = "auto";     ///< for parse_device()
+    WeightChoice weights = {};       ///< of the matrices
+    int64_t batch_size = 64;         ///< lines that a thread searches, or the model reads, at once
+    LanguageOptions languages = {};  ///< of translations; "": the run's
   };
 
   /// From a checkpoint or run folder. Throws Error(kData) for one that is damaged.
@@ -39,12 +45,16 @@ class TrainedModel {
 
   const Config& config() const;
   bool can(Ability ability) const { return config().task->can(ability); }
+  /// Of both sides; none with images.
+  const TokenizerPair& tokenizers() const;
   /// The options of the run's config, to change and to hand to a function below.
   const SearchOptions& search() const { return config().generation; }
 
-  /// The n best translations of each line, best first; none of an empty line.
+  /// The n best translations of each line, best first; none of an empty line. Without `with_scores`
+  /// log_probability and score need not be right, which some searches do faster.
   std::vector<std::vector<AnsweredText>> translate(const std::vector<std::string>& lines,
-                                                   SearchOptions options) const;
+                                                   SearchOptions options,
+                                                   bool with_scores = true) const;
   /// The best translation of each line, as the run's config searches; "" of an empty line.
   std::vector<std::string> translate(const std::vector<std::string>& lines) const;
 
@@ -60,6 +70,24 @@ class TrainedModel {
   /// The probability of each target, given its source.
   std::vector<Score> score(const std::vector<std::string>& sources,
                            const std::vector<std::string>& targets) const;
+
+  /// The vectors of texts (N, D) float32 in host memory. Throws Error(kData) for an empty text.
+  Tensor embed(const std::vector<std::string>& texts) const;
+
+  /// The classes of each text, or of the image in each file; none of an empty text. Throws
+  /// Error(kData) for an image that cannot be read.
+  std::vector<std::vector<LabelProbability>> classify(const std::vector<std::string>& texts,
+                                                      const ClassChoice& choice) const;
+  /// The label of each word of each text, with the words.
+  std::vector<std::pair<TextInWords, std::vector<WordLabel>>> label_words(
+      const std::vector<std::string>& texts) const;
+
+  /// By a masked model: for each <mask> of each line its most probable words, best first.
+  std::vector<std::vector<std::vector<WordGuess>>> guess_words(
+      const std::vector<std::string>& lines, int64_t top_k) const;
+  /// By a denoising model: the lines with their holes filled.
+  std::vector<std::string> restore(const std::vector<std::string>& lines,
+                                   const SearchOptions& options) const;
 
  private:
   struct Members;

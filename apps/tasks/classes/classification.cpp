@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "apps/config/sections.h"
 #include "apps/tasks/evaluation.h"
@@ -313,6 +314,26 @@ extern const Task kClassification({.name = "classification",
                                     {&kVisionTransformerModel, &kLinearClassifierModel},
                                     make_supervised<ClassKind<ImageData>>,
                                     evaluate_kind<ImageData>}});
+
+std::vector<LabelProbability> chosen_classes(const std::vector<std::string>& labels,
+                                             const ClassProbabilities& probabilities,
+                                             const ClassChoice& choice, bool several) {
+  const int64_t likely = std::ranges::count_if(
+      probabilities, [&](double probability) { return probability >= choice.threshold; });
+  std::vector<size_t> order(probabilities.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const int64_t wanted = several ? likely : choice.top_k;
+  const auto count = static_cast<std::ptrdiff_t>(std::min(wanted, std::ssize(order)));
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](size_t a, size_t b) {
+    return probabilities[a] != probabilities[b] ? probabilities[a] > probabilities[b] : a < b;
+  });
+  std::vector<LabelProbability> chosen;
+  for (std::ptrdiff_t i = 0; i < count; ++i) {
+    const size_t at = order[static_cast<size_t>(i)];
+    chosen.push_back({labels[at], probabilities[at]});
+  }
+  return chosen;
+}
 
 namespace {
 

@@ -14,6 +14,21 @@ namespace tapestry {
 /// The probability of each class, in the order of config.data.labels.
 using ClassProbabilities = std::vector<double>;
 
+struct LabelProbability {
+  std::string label;
+  double probability = 0;
+};
+/// The classes to show of a text.
+struct ClassChoice {
+  int64_t top_k = 1;       ///< the most probable ones, or
+  double threshold = 0.5;  ///< of a model that finds any number of classes: from this one on
+};
+/// The chosen classes, the most probable first, of equal ones the one with the lower number. With
+/// `several` the threshold chooses.
+std::vector<LabelProbability> chosen_classes(const std::vector<std::string>& labels,
+                                             const ClassProbabilities& probabilities,
+                                             const ClassChoice& choice, bool several);
+
 /// The outputs of the head (N, classes) for a batch of labelled or rated texts.
 Var outputs_of(const TextClassifier& model, const LabelledBatch& batch);
 /// The same for the results of encoder_input(), as one batch.

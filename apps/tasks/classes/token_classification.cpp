@@ -13,6 +13,7 @@
 #include "apps/tasks/two_passes.h"
 #include "core/base/interruption.h"
 #include "core/base/text.h"
+#include "data/files/utf8.h"
 #include "data/scores/entity_scores.h"
 
 namespace tapestry {
@@ -252,6 +253,21 @@ std::map<std::string, double> measure(const TokenClassifierModel& model, const T
          .output = joined(labels_of(labelled.words[static_cast<size_t>(i)]))});
   }
   return metrics_of(labelled, counts_of(corpus, labelled.words));
+}
+
+TextInWords in_words(const std::string& text) {
+  constexpr const char* kSpace = " \t\r\v\f";
+  TextInWords line{.text = text, .words = {}, .begins = {}};
+  for (size_t at = text.find_first_not_of(kSpace); at != std::string::npos;) {
+    const size_t end = std::min(text.find_first_of(kSpace, at), text.size());
+    std::string word = text.substr(at, end - at);
+    if (!is_blank(word)) {
+      line.words.push_back(std::move(word));
+      line.begins.push_back(at);
+    }
+    at = text.find_first_not_of(kSpace, end);
+  }
+  return line;
 }
 
 }  // namespace tapestry

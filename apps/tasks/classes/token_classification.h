@@ -17,6 +17,14 @@ struct WordLabel {
   double probability = 0;
 };
 
+/// A text with its words, which white space separates, and the byte where each begins.
+struct TextInWords {
+  std::string text;
+  std::vector<std::string> words;
+  std::vector<size_t> begins;
+};
+TextInWords in_words(const std::string& text);
+
 /// The labels of the words of each sentence of a corpus (load_tagged(), encode_words()), whose
 /// windows go through the model in batches of config.training.eval_batch_size.
 std::vector<std::vector<WordLabel>> label_words(const TokenClassifierModel& model,
