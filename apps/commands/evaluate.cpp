@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/command.h"
@@ -14,6 +13,7 @@
 #include "apps/commands/padded.h"
 #include "apps/tasks/answers/alignment_error.h"
 #include "apps/tasks/evaluation.h"
+#include "apps/tasks/evaluation_data.h"
 #include "apps/tasks/prompts/prompt_answering.h"
 #include "apps/tasks/task.h"
 #include "core/base/text.h"
@@ -48,90 +48,17 @@ struct EvaluateArguments {
   ComputeArguments compute = {};
 };
 
-// Endings of files that hold no records, and their keys.
-constexpr std::pair<const char*, const char*> kOtherEndings[] = {
-    {".json", "squad"}, {".txt", "text"}, {".conll", "conll"}};
-
-// The key of data.train that a file's name asks for, or "".
-std::string key_of_name(std::string name) {
-  for (const char* packed : {".gz", ".zst", ".xz", ".bz2"}) {
-    if (name.ends_with(packed)) name.erase(name.rfind('.'));
-  }
-  for (const RecordFormat* format : record_formats()) {
-    for (const std::string& end : format->endings) {
-      if (name.ends_with(end)) return format->name;
-    }
-  }
-  for (const auto& [end, key] : kOtherEndings) {
-    if (name.ends_with(end)) return key;
-  }
-  return "";
-}
-
-// The endings that key_of_name() knows: ".tsv, .csv, ..."
-std::string known_endings() {
-  std::vector<std::string> endings;
-  for (const RecordFormat* format : record_formats()) {
-    endings.insert(endings.end(), format->endings.begin(), format->endings.end());
-  }
-  for (const auto& [end, key] : kOtherEndings) endings.emplace_back(end);
-  return join(endings, ", ");
-}
-
-std::string key_of_file(const std::string& path) {
-  const std::string key = key_of_name(path);
-  if (!key.empty()) return concat(key, '=', Json(path).dump());
-  fail(ErrorKind::kConfig,
-       "[evaluate] --data must be train, valid, test, keys of data.train such as ",
-       "jsonl=FILE or source=FILE target=FILE, or a file whose name ends in one of ",
-       known_endings(), ", got '", path, "'.");
-}
-
-// The keys of data.train that --data and its short forms stand for.
-std::vector<std::string> keys_of(const EvaluateArguments& arguments) {
-  std::vector<std::string> keys;
-  for (const std::string& text : arguments.data) {
-    const bool is_key = text.find('=') < text.find_first_of("/.");
-    keys.push_back(is_key ? text : key_of_file(text));
-  }
+// The names of --data and its short forms.
+std::vector<std::string> data_of(const EvaluateArguments& arguments) {
+  std::vector<std::string> data = arguments.data;
   const std::pair<const char*, const std::string*> shorts[] = {
       {"text", &arguments.text},     {"documents", &arguments.documents},
       {"images", &arguments.images}, {"labels", &arguments.labels},
       {"squad", &arguments.squad},   {"jsonl", &arguments.jsonl}};
   for (const auto& [key, value] : shorts) {
-    if (!value->empty()) keys.push_back(concat(key, '=', Json(*value).dump()));
+    if (!value->empty()) data.push_back(concat(key, '=', Json(*value).dump()));
   }
-  std::set<std::string> seen;
-  for (const std::string& text : keys) {
-    const std::string key = text.substr(0, text.find('='));
-    if (seen.insert(key).second) continue;
-    fail(ErrorKind::kConfig, "[evaluate] --data gives ", key,
-         " twice; one call measures one file.");
-  }
-  return keys;
-}
-
-const std::vector<CorpusSpec>* corpora_of_config(const DataOptions& data, const std::string& name) {
-  return name == "train"   ? &data.train
-         : name == "valid" ? &data.valid
-         : name == "test"  ? &data.test
-                           : nullptr;
-}
-
-std::vector<CorpusSpec> corpora_of(const EvaluateArguments& arguments, const Config& config) {
-  if (arguments.data.size() == 1) {
-    const std::string& name = arguments.data[0];
-    if (const auto* const corpora = corpora_of_config(config.data, name)) {
-      if (!corpora->empty()) return *corpora;
-      fail(ErrorKind::kConfig, "[evaluate] the model's config has no data.", name, '.');
-    }
-  }
-  const std::vector<std::string> keys = keys_of(arguments);
-  if (keys.empty()) {
-    fail(ErrorKind::kConfig,
-         "[evaluate] give --data (or --text, --images, --squad, --jsonl) to measure the model on.");
-  }
-  return {read_corpus(config, keys)};
+  return data;
 }
 
 // Each short form of --data is for certain models only.
@@ -174,27 +101,6 @@ void set_blocks(const EvaluateArguments& arguments, const std::string& folder, C
   // Batches hold as many tokens as before.
   BatchOptions& batch = config.batch;
   if (batch.batch_type == "tokens") batch.batch_size = std::max(batch.batch_size, block_size);
-}
-
-Json json_of(const Evaluation& result) {
-  Json out;
-  Json intervals;
-  for (const auto& [name, value, kind, interval] : result.figures) {
-    out[name] = kind == Evaluation::Kind::kCount ? Json(static_cast<int64_t>(value)) : Json(value);
-    if (interval) intervals[name] = {interval->low, interval->high};
-  }
-  if (!intervals.empty()) out["intervals"] = intervals;
-  if (!result.classes) return out;
-  out["classes"] = Json::array();
-  for (const ClassScores::Class& one : result.classes->classes) {
-    out["classes"].push_back({{"name", one.name},
-                              {"precision", one.precision},
-                              {"recall", one.recall},
-                              {"f1", one.f1},
-                              {"examples", one.examples}});
-  }
-  if (!result.classes->confusion.empty()) out["confusion"] = result.classes->confusion;
-  return out;
 }
 
 void print_classes(const ClassScores& scores) {
@@ -274,13 +180,13 @@ Evaluation measure(const EvaluateArguments& arguments, ModelFiles files,
 int evaluate_model(const EvaluateArguments& arguments) {
   ModelFiles files = read_model_files(arguments.model);
   check_model(arguments, files);
-  const std::vector<CorpusSpec> corpora = corpora_of(arguments, files.config);
+  const std::vector<CorpusSpec> corpora = corpora_to_measure(files.config, data_of(arguments));
   files.config.languages =
       override_languages(files.config.languages, arguments.languages.overrides);
   set_blocks(arguments, files.folder, files.config);
   const Evaluation result = measure(arguments, std::move(files), corpora);
   if (arguments.json) {
-    std::cout << json_of(result).dump() << '\n';
+    std::cout << to_json(result) << '\n';
   } else {
     print(result);
   }
@@ -304,7 +210,7 @@ void add_evaluate(CLI::App& app, EvaluateArguments& arguments) {
   auto* data = app.add_option(
       "--data", arguments.data,
       concat("what to measure the model on: train, valid or test (of its config), a file (",
-             known_endings(),
+             known_data_endings(),
              "; also compressed), or keys as of data.train (source=FILE target=FILE)"));
   auto* text = app.add_option("--text", arguments.text, "short for --data text=FILE");
   app.add_option("--documents", arguments.documents,

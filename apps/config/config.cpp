@@ -274,10 +274,11 @@ Config read_tree(const ConfigNode& root, ConfigReadOptions options,
   return config;
 }
 
-Config load_config(const std::string& path, const std::vector<std::string>& overrides,
+Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                    bool check_files,
                    const std::function<Config(const RunPaths& paths)>& pretrained) {
-  ConfigNode root = parse_config_file(path);
+  ConfigNode root = source.text ? parse_config_text(*source.text, source.path, "")
+                                : parse_config_file(source.path);
   bool has_model = root.find("model") != nullptr;
   for (const std::string& override : overrides) has_model |= override.starts_with("model=");
   std::vector<ConfigProblem> problems;

@@ -2,10 +2,13 @@
 // trainer.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/config/task.h"
@@ -207,13 +210,24 @@ struct RunPaths {
   std::string output_dir, init_from;
 };
 
+/// A config file, or a text instead of it.
+struct ConfigSource {
+  template <class Path>
+  requires std::convertible_to<Path, std::string> ConfigSource(Path&& path)  // NOLINT: a file
+      : path(std::forward<Path>(path)) {}
+  ConfigSource(std::string name, std::string text) : path(std::move(name)), text(std::move(text)) {}
+
+  std::string path;                      ///< of the text: its name in messages
+  std::optional<std::string> text = {};  ///< whose relative paths start at the working directory
+};
+
 /// Reads a config file and applies overrides "section.key=value" in order. Paths become absolute.
 /// Throws one Error(kConfig) that lists everything that is wrong: syntax, unknown, duplicate,
 /// mistyped and missing keys, values out of range, input files that cannot be read. Without
 /// `check_files` the input files need not exist. `pretrained` reads the config of the model that a
 /// run with init_from resumes or begins with: without a `model` section it gives the defaults of
 /// its keys.
-Config load_config(const std::string& path, const std::vector<std::string>& overrides = {},
+Config load_config(const ConfigSource& source, const std::vector<std::string>& overrides = {},
                    bool check_files = true,
                    const std::function<Config(const RunPaths& paths)>& pretrained = {});
 

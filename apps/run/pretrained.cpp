@@ -28,9 +28,9 @@ Config config_of_pretrained(const std::string& path) {
   return config;
 }
 
-Config load_run_config(const std::string& path, const std::vector<std::string>& overrides,
+Config load_run_config(const ConfigSource& source, const std::vector<std::string>& overrides,
                        bool check_files) {
-  return load_config(path, overrides, check_files, [](const RunPaths& paths) {
+  return load_config(source, overrides, check_files, [](const RunPaths& paths) {
     // A resumed run stays the same, even if its pretrained model is gone.
     const std::string last = paths.output_dir + "/last/" + kConfigFile;
     return std::filesystem::is_regular_file(last) ? load_checkpoint_config(read_file(last), last)

@@ -12,7 +12,7 @@ namespace tapestry {
 Config config_of_pretrained(const std::string& path);
 
 /// load_config(); a config without a `model` section gets the model of its init_from.
-Config load_run_config(const std::string& path, const std::vector<std::string>& overrides = {},
+Config load_run_config(const ConfigSource& source, const std::vector<std::string>& overrides = {},
                        bool check_files = true);
 
 }  // namespace tapestry

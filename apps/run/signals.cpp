@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "core/base/error.h"
 #include "data/files/mapped_file.h"
@@ -19,6 +20,7 @@ constexpr int64_t kNobody = -1;
 std::atomic<int> first_signal = 0;
 std::atomic<bool> ends_at_once = false;
 std::atomic<int64_t> first_milliseconds = kNobody;
+std::function<int()> other_source;  // of SignalsFrom
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
               std::atomic<int64_t>::is_always_lock_free);  // else no signal handler may use them
 
@@ -80,6 +82,7 @@ bool is_ignored(int signal) {
 }  // namespace
 
 void install_signal_handlers() {
+  if (other_source) return;
   struct sigaction action;
   std::memset(&action, 0, sizeof action);
   action.sa_handler = handle;
@@ -110,8 +113,11 @@ const char* name_of_signal(int signal) {
   }
 }
 
-void end_on_signal(bool at_once) { ends_at_once = at_once; }
+void end_on_signal(bool at_once) { ends_at_once = at_once && !other_source; }
 
-int pending_signal() { return first_signal.load(); }
+int pending_signal() { return other_source ? other_source() : first_signal.load(); }
+
+SignalsFrom::SignalsFrom(std::function<int()> pending) { other_source = std::move(pending); }
+SignalsFrom::~SignalsFrom() { other_source = nullptr; }
 
 }  // namespace tapestry

@@ -2,6 +2,8 @@
 // training loop checks.
 #pragma once
 
+#include <functional>
+
 namespace tapestry {
 
 /// After this call these signals set the flag instead of ending the process. A second one, except
@@ -13,6 +15,16 @@ void install_signal_handlers();
 /// Whether the first signal ends the process, too, with a message on stderr: while a training reads
 /// its data there is nothing to save, and a reader cannot look at a flag.
 void end_on_signal(bool at_once);
+
+/// For a program that has handlers of its own, as an interpreter has: while it lives,
+/// pending_signal() asks this function on the calling thread, and the two above do nothing.
+class SignalsFrom {
+ public:
+  explicit SignalsFrom(std::function<int()> pending);
+  ~SignalsFrom();
+  SignalsFrom(const SignalsFrom&) = delete;
+  SignalsFrom& operator=(const SignalsFrom&) = delete;
+};
 
 /// The signal that asked the process to stop (the first one), or 0.
 int pending_signal();

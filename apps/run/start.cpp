@@ -25,7 +25,7 @@ std::string without_cached(std::string message) {
 
 }  // namespace
 
-Config join_ranks(Ranks& ranks, const std::string& file, const std::vector<std::string>& overrides,
+Config join_ranks(Ranks& ranks, const ConfigSource& file, const std::vector<std::string>& overrides,
                   const std::vector<std::string>& options) {
   std::optional<Config> config;
   std::exception_ptr wrong;
@@ -38,7 +38,7 @@ Config join_ranks(Ranks& ranks, const std::string& file, const std::vector<std::
   ranks.join(config ? config->distributed : DistributedOptions());
   if (!ranks.is_alone()) {
     ranks.expect_equal("the program", program_checksum(), ErrorKind::kConfig);
-    std::vector<std::string> arguments = {file};
+    std::vector<std::string> arguments = {file.path};
     arguments.insert(arguments.end(), options.begin(), options.end());
     arguments.insert(arguments.end(), overrides.begin(), overrides.end());
     ranks.expect_equal("the command line", join(arguments, " "), ErrorKind::kConfig);

@@ -18,7 +18,7 @@ namespace tapestry {
 /// Joins the ranks, checks that they run the same program with the same arguments, `options` of the
 /// command among them, and returns the config, which rank 0 read. Throws as load_config(); only on
 /// rank 0, if there are others.
-Config join_ranks(Ranks& ranks, const std::string& file, const std::vector<std::string>& overrides,
+Config join_ranks(Ranks& ranks, const ConfigSource& file, const std::vector<std::string>& overrides,
                   const std::vector<std::string>& options);
 
 /// Sets config.distributed.parts if it is open. Throws Error(kConfig), with a way out, if the ranks

@@ -16,7 +16,7 @@
 namespace tapestry {
 
 struct StartArguments {
-  std::string config;  ///< the file
+  ConfigSource config;
   std::vector<std::string> overrides;
   std::string resume;  ///< auto | never | path of a checkpoint
   int64_t stop_at;     ///< of Trainer::run()

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "apps/tasks/task.h"
 
@@ -61,6 +62,28 @@ void warn_of_dropped(const FilterCounts& counts) {
     std::cerr << "warning: the figures are not those of the whole data: " << counts.summary()
               << '\n';
   }
+}
+
+std::string to_json(const Evaluation& result) {
+  using Json = nlohmann::ordered_json;
+  Json out;
+  Json intervals;
+  for (const auto& [name, value, kind, interval] : result.figures) {
+    out[name] = kind == Evaluation::Kind::kCount ? Json(static_cast<int64_t>(value)) : Json(value);
+    if (interval) intervals[name] = {interval->low, interval->high};
+  }
+  if (!intervals.empty()) out["intervals"] = intervals;
+  if (!result.classes) return out.dump();
+  out["classes"] = Json::array();
+  for (const ClassScores::Class& one : result.classes->classes) {
+    out["classes"].push_back({{"name", one.name},
+                              {"precision", one.precision},
+                              {"recall", one.recall},
+                              {"f1", one.f1},
+                              {"examples", one.examples}});
+  }
+  if (!result.classes->confusion.empty()) out["confusion"] = result.classes->confusion;
+  return out.dump();
 }
 
 }  // namespace tapestry

@@ -47,6 +47,10 @@ struct Evaluation {
   std::optional<ClassScores> classes;  ///< of a classifier
 };
 
+/// One JSON object: the figures by name, "intervals", and of a classifier "classes" and
+/// "confusion".
+std::string to_json(const Evaluation& result);
+
 /// Warns (to stderr) of examples that are left out or cut: the figures are not those of the whole
 /// files. Also warns of many tokens that the vocabulary does not know.
 void warn_of_dropped(const FilterCounts& counts);

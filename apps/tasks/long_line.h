@@ -14,6 +14,10 @@ namespace tapestry {
 /// "line 7"
 std::string place_of_line(int64_t number);
 
+/// Number of lines that are read together: the longest are searched first, and others join as soon
+/// as some are done. Only the end of a window leaves places empty.
+constexpr int64_t window_of(int64_t batch_size) { return batch_size == 1 ? 1 : 32 * batch_size; }
+
 /// The part of the tokens to keep: a text to be continued needs its end.
 enum class Kept { kFirst, kLast };
 

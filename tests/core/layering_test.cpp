@@ -35,7 +35,7 @@ const std::map<std::string, std::vector<std::string>> kRooms = {
     {"data",
      {"files", "parquet", "markup", "chat", "tokenizers", "corpora", "lexicon", "images", "batches",
       "examples", "scores", "n_best"}},
-    {"apps", {"config", "checkpoint", "tasks", "interop", "run", "commands"}},
+    {"apps", {"config", "checkpoint", "tasks", "interop", "run", "python", "commands"}},
 };
 
 struct LibraryRule {
@@ -54,6 +54,7 @@ const LibraryRule kLibraries[] = {
     {"spdlog", R"((spdlog|fmt)/.*)", "apps"},
     {"CLI11", R"(CLI/.*)", "apps"},
     {"cpp-httplib", R"(httplib\.h)", "apps"},
+    {"nanobind", R"(nanobind/.*)", "apps"},
     {"nlohmann-json", R"(nlohmann/.*)", "apps", "data"},
     {"ICU", R"(unicode/.*)", "data"},
     {"Oniguruma", R"(onig.*\.h)", "data"},

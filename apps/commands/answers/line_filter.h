@@ -12,6 +12,7 @@
 
 #include "apps/commands/answers/filter.h"
 #include "apps/commands/output_file.h"
+#include "apps/tasks/long_line.h"
 #include "core/base/progress.h"
 #include "data/corpora/filter_counts.h"
 #include "data/tokenizers/tokenizer.h"
@@ -79,9 +80,5 @@ class LineFilter {
   std::string first_odd_;
   UnknownTokens unknown_;
 };
-
-/// Number of lines that are read together: the longest are searched first, and others join as soon
-/// as some are done. Only the end of a window leaves places empty.
-constexpr int64_t window_of(int64_t batch_size) { return batch_size == 1 ? 1 : 32 * batch_size; }
 
 }  // namespace tapestry

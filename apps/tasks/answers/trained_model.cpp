@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "apps/checkpoint/run_folder.h"
@@ -12,6 +11,7 @@
 #include "apps/tasks/answers/translator.h"
 #include "apps/tasks/embedding.h"
 #include "apps/tasks/long_line.h"
+#include "apps/tasks/prompts/chat_answers.h"
 #include "core/base/interruption.h"
 #include "data/corpora/empty_text.h"
 #include "data/files/utf8.h"
@@ -117,14 +117,22 @@ struct TrainedModel::Members {
     return needed(texts, who, kContinuesText, config);
   }
 
-  // Calls f(lines, number of the first, from 1) for the lines that the model reads at once.
+  // Calls f(begin, end) for the lines that are searched, or that the model reads, together.
   template <class F>
-  void in_batches(const std::vector<std::string>& lines, F f) const {
-    const auto most = static_cast<size_t>(options.batch_size);
-    for (size_t begin = 0; begin < lines.size(); begin += most) {
+  static void in_parts(size_t lines, int64_t most, F f) {
+    const auto part = static_cast<size_t>(most);
+    for (size_t begin = 0; begin < lines; begin += part) {
       stop_if_asked();
-      f(std::span(lines).subspan(begin, std::min(most, lines.size() - begin)), begin + 1);
+      f(begin, std::min(begin + part, lines));
     }
+  }
+  template <class F>
+  void in_batches(size_t lines, F f) const {
+    in_parts(lines, options.batch_size, f);
+  }
+  template <class F>
+  void in_windows(size_t lines, F f) const {
+    in_parts(lines, window_of(options.batch_size), f);
   }
 };
 
@@ -164,25 +172,27 @@ std::vector<std::vector<AnsweredText>> TrainedModel::translate(
   options.validate();
   members_->use_shortlist(options);
   widen_for_distinct_texts(options);
-  Sentences sentences{.rows = models.rows(), .log_probabilities = with_scores};
-  std::vector<size_t> places;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const auto number = static_cast<int64_t>(i);
-    std::vector<int32_t> ids = models.encode_source(lines[i], number + 1);
-    if (is_empty_text(lines[i], ids)) continue;
-    sentences.sources.push_back(std::move(ids));
-    sentences.numbers.push_back(number);
-    models.choose_words(sentences);
-    places.push_back(i);
-  }
   std::vector<std::vector<AnsweredText>> answers(lines.size());
-  tapestry::translate(
-      models.models(), sentences, drawing_options(options), members_->options.batch_size,
-      [&](size_t sentence, std::vector<Hypothesis> found) {
-        for (const Hypothesis& one : best_translations(std::move(found), n_best, options, target)) {
-          answers[places[sentence]].push_back(answered(translated_text(target, one), one));
-        }
-      });
+  members_->in_windows(lines.size(), [&](size_t begin, size_t end) {
+    Sentences sentences{.rows = models.rows(), .log_probabilities = with_scores};
+    std::vector<size_t> places;
+    for (size_t i = begin; i < end; ++i) {
+      const auto number = static_cast<int64_t>(i);
+      std::vector<int32_t> ids = models.encode_source(lines[i], number + 1);
+      if (is_empty_text(lines[i], ids)) continue;
+      sentences.sources.push_back(std::move(ids));
+      sentences.numbers.push_back(number);
+      models.choose_words(sentences);
+      places.push_back(i);
+    }
+    const auto done = [&](size_t sentence, std::vector<Hypothesis> found) {
+      for (const Hypothesis& one : best_translations(std::move(found), n_best, options, target)) {
+        answers[places[sentence]].push_back(answered(translated_text(target, one), one));
+      }
+    };
+    tapestry::translate(models.models(), sentences, drawing_options(options),
+                        members_->options.batch_size, done);
+  });
   return answers;
 }
 
@@ -194,25 +204,32 @@ std::vector<std::vector<AnsweredText>> TrainedModel::generate(
     const std::vector<std::string>& texts, SearchOptions options,
     const std::vector<std::string>& stop) const {
   const TextModels& models = members_->text_models("generate");
-  const TextGenerator generator(models, std::move(options), stop);
-  std::vector<Prompt> prompts;
-  std::vector<const Prompt*> asked;
-  std::vector<size_t> places;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const auto number = static_cast<int64_t>(i);
-    prompts.push_back(generator.prompt(texts[i], place_of_line(number + 1), false));
-    prompts.back().number = number;
-    if (!prompts.back().blank) places.push_back(i);
-  }
-  for (const size_t i : places) asked.push_back(&prompts[i]);
+  // A model that was trained on talks reads all texts as those.
+  const bool talks = examples_of(models.first().config).talks;
+  const TextGenerator generator(models, std::move(options), stop,
+                                talks ? chat_answers(models).reader : nullptr);
   std::vector<std::vector<AnsweredText>> answers(texts.size());
-  TextGenerator::Hooks hooks;
-  hooks.done = [&](size_t i, const std::vector<Hypothesis>& found) {
-    for (const Hypothesis& one : found) {
-      answers[places[i]].push_back(answered(generator.text_of(*asked[i], one), one));
+  members_->in_windows(texts.size(), [&](size_t begin, size_t end) {
+    std::vector<Prompt> prompts;
+    std::vector<const Prompt*> asked;
+    for (size_t i = begin; i < end; ++i) {
+      const auto number = static_cast<int64_t>(i);
+      prompts.push_back(generator.prompt(texts[i], place_of_line(number + 1), false));
+      prompts.back().number = number;
     }
-  };
-  generator.run(asked, members_->options.batch_size, hooks);
+    for (const Prompt& prompt : prompts) {
+      if (!prompt.blank) asked.push_back(&prompt);
+    }
+    TextGenerator::Hooks hooks;
+    hooks.done = [&](size_t i, const std::vector<Hypothesis>& found) {
+      stop_if_asked();
+      for (const Hypothesis& one : found) {
+        answers[static_cast<size_t>(asked[i]->number)].push_back(
+            answered(generator.text_of(*asked[i], one), one));
+      }
+    };
+    generator.run(asked, members_->options.batch_size, hooks);
+  });
   return answers;
 }
 
@@ -250,17 +267,16 @@ Tensor TrainedModel::embed(const std::vector<std::string>& texts) const {
   const EmbeddingModel& model = needed(members_->vectors, "embed", kEmbedsTexts, config());
   const int64_t size = model.config.model.hidden_size;
   const Tensor vectors = Tensor::empty({std::ssize(texts), size});
-  members_->in_batches(texts, [&](std::span<const std::string> lines, size_t number) {
+  members_->in_batches(texts.size(), [&](size_t begin, size_t end) {
     std::vector<std::vector<int32_t>> ids;
-    const auto first = static_cast<int64_t>(number) - 1;
-    for (const std::string& line : lines) {
-      ids.push_back(
-          encoder_input(model.config, *model.tokenizers.source, line, first + std::ssize(ids) + 1));
+    for (size_t i = begin; i < end; ++i) {
+      const auto number = static_cast<int64_t>(i) + 1;
+      ids.push_back(encoder_input(model.config, *model.tokenizers.source, texts[i], number));
       if (!ids.back().empty()) continue;
-      fail(ErrorKind::kData, "[embed] ", place_of_line(first + std::ssize(ids)),
+      fail(ErrorKind::kData, "[embed] ", place_of_line(number),
            " is empty: it has no vector, and an array has a row for each line.");
     }
-    vectors.slice(first, first + std::ssize(ids))
+    vectors.slice(static_cast<int64_t>(begin), static_cast<int64_t>(end))
         .copy_from(tapestry::embed(model, ids).to(DType::kFloat32));
   });
   return vectors;
@@ -281,17 +297,15 @@ std::vector<std::vector<LabelProbability>> TrainedModel::classify(
     return classes;
   }
   const TextClassifier& model = needed(members_->text_classes, "classify", kClassifies, config());
-  members_->in_batches(texts, [&](std::span<const std::string> lines, size_t number) {
+  members_->in_batches(texts.size(), [&](size_t begin, size_t end) {
     std::vector<std::vector<int32_t>> ids;
     std::vector<size_t> places;
-    for (const std::string& line : lines) {
-      ids.push_back(encoder_input(model.config, *model.tokenizers.source, line,
-                                  static_cast<int64_t>(number)));
-      if (ids.back().empty())
-        ids.pop_back();
-      else
-        places.push_back(number - 1);
-      ++number;
+    for (size_t i = begin; i < end; ++i) {
+      std::vector<int32_t> text = encoder_input(model.config, *model.tokenizers.source, texts[i],
+                                                static_cast<int64_t>(i) + 1);
+      if (text.empty()) continue;
+      ids.push_back(std::move(text));
+      places.push_back(i);
     }
     if (ids.empty()) return;
     const auto found = several ? class_probabilities(model, ids) : tapestry::classify(model, ids);
