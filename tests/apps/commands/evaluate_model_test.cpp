@@ -104,9 +104,10 @@ TEST_F(EvaluateModelTest, SaysWhatItNeeds) {
               AllOf(HasSubstr("[evaluate] expected texts with a class each for the model of "
                               "classification/best, got images in "),
                     HasSubstr("/train-images.gz, ")));
-  EXPECT_THAT(fails("--data source=valid.src --data target=valid.tgt", 2),
-              HasSubstr("source=valid.src: unknown key 'source'; known: images, tsv, csv, jsonl, "
-                        "label_column, "));
+  EXPECT_THAT(
+      fails("--data source=valid.src --data target=valid.tgt", 2),
+      HasSubstr("source=valid.src: unknown key 'source'; known: images, tsv, csv, jsonl, parquet, "
+                "label_column, "));
 }
 
 }  // namespace

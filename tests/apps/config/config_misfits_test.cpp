@@ -78,7 +78,7 @@ const Misfit kMisfits[] = {
      "'data.train.pair_weights' has no effect without source and target."},
     {"ColumnOfPairWeightsOfFiles", "translation",
      "data.train={source: /dev/null, target: /dev/null, pair_weight_column: 3}",
-     "'data.train.pair_weight_column' has no effect without tsv, csv or jsonl."},
+     "'data.train.pair_weight_column' has no effect without tsv, csv, jsonl or parquet."},
     {"VocabSizeOfAFile", "translation", "tokenizer={path: /dev/null, vocab_size: 300}",
      "'tokenizer.vocab_size' has no effect with path."},
     {"WeightOfValidation", "translation", "data.valid={tsv: /dev/null, weight: 2}",
@@ -95,9 +95,10 @@ const Misfit kMisfits[] = {
      "data.train=[{text: /dev/null}, {jsonl: /dev/null, prompt: '{a}', answer: '{b}'}]",
      "'data.train.1' must be of text, as the first of data.train is."},
     {"TwoFilesOfQuestions", "question_answering", "data.train={jsonl: /dev/null, squad: /dev/null}",
-     "'data.train.jsonl' excludes 'squad': give one of squad, tsv, csv or jsonl."},
+     "'data.train.jsonl' excludes 'squad': give one of squad, tsv, csv, jsonl or parquet."},
     {"QuestionsAsPrompts", "question_answering", "data.train.prompt='{a}'",
-     "unknown key 'prompt' in 'data.train'; known: tsv, csv, jsonl, squad, limit, weight."},
+     "unknown key 'prompt' in 'data.train'; known: tsv, csv, jsonl, parquet, squad, limit, "
+     "weight."},
     {"StrideOfClasses", "classification", "data.doc_stride=4",
      "'data.doc_stride' has no effect with task: classification."},
     {"StrideOfNothing", "question_answering", "data.doc_stride=0",
@@ -184,7 +185,8 @@ const Misfit kMisfits[] = {
     {"TextsAmongImages", "images", "data.train=[{images: /dev/null}, {tsv: /dev/null}]",
      "'data.train.1' must be of images, as the first of data.train is."},
     {"SplitOfImages", "images", "data.train.split=train",
-     "unknown key 'split' in 'data.train'; known: tsv, csv, jsonl, images, labels, range, limit, "
+     "unknown key 'split' in 'data.train'; known: tsv, csv, jsonl, parquet, images, labels, range, "
+     "limit, "
      "weight."},
     {"ImagesWithoutAny", "classification", "data.image.height=28",
      "unknown key 'image' in 'data'; did you mean 'data.train.images'?"},

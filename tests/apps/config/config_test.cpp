@@ -416,7 +416,7 @@ const Broken kBroken[] = {
      "",
      {"data.train={}"},
      "command line: data.train={}: 'data.train.source' is missing: give source and target, or one "
-     "of tsv, csv, jsonl or ding."},
+     "of tsv, csv, jsonl, parquet or ding."},
     {"NoCorpus",
      "",
      {"data.train=[]"},

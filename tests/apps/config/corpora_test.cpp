@@ -66,10 +66,12 @@ TEST_F(CorporaTest, TwoKindsInOnePlaceAreAnError) {
   EXPECT_THAT(error_of(text_of("translation", "{train: {tsv: data/b.tsv, csv: data/b.tsv}}")),
               HasSubstr("'data.train.csv' excludes 'tsv': give one of source and target, tsv, csv, "
                         "jsonl or ding."));
-  EXPECT_THAT(error_of(text_of("mlm", "{train: {text: data/c.txt}}"),
-                       {concat("data.train.tsv=", file("b.tsv")),
-                        concat("data.train.jsonl=", file("d.jsonl"))}),
-              HasSubstr("'data.train.jsonl' excludes 'tsv': give one of text, tsv, csv or jsonl."));
+  EXPECT_THAT(
+      error_of(
+          text_of("mlm", "{train: {text: data/c.txt}}"),
+          {concat("data.train.tsv=", file("b.tsv")), concat("data.train.jsonl=", file("d.jsonl"))}),
+      HasSubstr(
+          "'data.train.jsonl' excludes 'tsv': give one of text, tsv, csv, jsonl or parquet."));
 }
 
 TEST_F(CorporaTest, ColumnsAreNumbersOrNames) {
@@ -126,23 +128,24 @@ TEST_F(CorporaTest, APartOfAFileThatNothingElseSplitsIsRefused) {
 }
 
 TEST_F(CorporaTest, PatternsStandForSeveralFiles) {
-  EXPECT_EQ(train("clm", "{text: \"data/?.en\"}").text, file("?.en"));
+  EXPECT_EQ(train("clm", "{text: \"data/?.en\"}", {}).text, file("?.en"));
   const auto error = [&](const std::string& task, const std::string& corpus) {
     return error_of(text_of(task, concat("{train: {", corpus, "}}")));
   };
   EXPECT_EQ(error("clm", "text: data/*.zst"),
-            "c.yaml:4:16: 'data.train.text': no file matches data/*.zst.");
+            "c.yaml:4:22: 'data.train.text': no file matches data/*.zst.");
   EXPECT_EQ(error("translation", "source: data/a.*, target: data/*.de"),
-            "c.yaml:4:34: 'data.train.target' stands for 1 file (data/*.de), but source for 2 "
+            "c.yaml:4:42: 'data.train.target' stands for 1 file (data/*.de), but source for 2 "
             "(data/a.*).");
-  EXPECT_EQ(error("translation", "source: data/?.en, target: data/?.de, pair_weights: data/a.*"),
-            "c.yaml:4:54: 'data.train.pair_weights' stands for 2 files (data/a.*), but source for "
-            "1 (data/?.en).");
+  EXPECT_EQ(
+      error("translation", "source: 'data/?.en', target: 'data/?.de', pair_weights: data/a.*"),
+      "c.yaml:4:66: 'data.train.pair_weights' stands for 2 files (data/a.*), but source for "
+      "1 (data/?.en).");
   std::filesystem::create_symlink("nowhere", file("z.en"));
   EXPECT_EQ(error("clm", "text: data/*.en"),
-            "c.yaml:4:16: 'data.train.text': file data/z.en does not exist.");
+            "c.yaml:4:22: 'data.train.text': file data/z.en does not exist.");
   // Other files are one file.
-  EXPECT_THAT(error("clm", "text: data/a.en}, cache: false}\ntokenizer: {path: data/a.*"),
+  EXPECT_THAT(error_of(text_of("clm", "{train: {text: data/a.en}}\ntokenizer: {path: data/a.*}")),
               HasSubstr("'tokenizer.path': file data/a.* does not exist."));
 }
 

@@ -294,10 +294,10 @@ TEST(Tsv, TakesTheColumnsAskedFor) {
 
 TEST(Spec, ContradictionsAreConfigErrors) {
   CorpusSpec none;
-  EXPECT_EQ(
-      error_of(ErrorKind::kConfig, [&] { none.validate(); }),
-      "[data] a corpus must have exactly one of source and target, tsv, csv, jsonl, ding, text, "
-      "images, squad, conll, got none.");
+  EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { none.validate(); }),
+            "[data] a corpus must have exactly one of source and target, tsv, csv, jsonl, parquet, "
+            "ding, text, "
+            "images, squad, conll, got none.");
   CorpusSpec half;
   half.source = "a.en";
   EXPECT_EQ(error_of(ErrorKind::kConfig, [&] { half.validate(); }),

@@ -92,7 +92,7 @@ TEST_F(Labelled, OtherCorporaAreRefused) {
   CorpusSpec text;
   text.text = "a";
   EXPECT_THAT(error_of(ErrorKind::kConfig, [&] { load_labelled({text}, words_, {}); }),
-              HasSubstr("needs a tsv, csv or jsonl with a label_column, got a."));
+              HasSubstr("needs a tsv, csv, jsonl or parquet with a label_column, got a."));
   auto labelled = spec("a\t\tx\nb\t\tx\n");
   EXPECT_THAT(
       error_of(ErrorKind::kConfig, [&] { load_parallel({labelled}, word_tokenizers(), {}); }),
