@@ -103,10 +103,12 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>> embed(const Model& model, const Texts
 }
 
 std::vector<std::vector<Probability>> classify(const Model& model, const Texts& texts,
-                                               int64_t top_k, double threshold) {
+                                               int64_t top_k, double threshold,
+                                               const std::optional<Texts>& text_pair) {
   if (top_k < 1) fail(ErrorKind::kConfig, "[classify] expected 1 <= top_k, got ", top_k, '.');
   const auto found = model.call([&](const TrainedModel& trained) {
-    return trained.classify(texts, {.top_k = top_k, .threshold = threshold});
+    return trained.classify(texts, {.top_k = top_k, .threshold = threshold},
+                            text_pair.value_or(Texts()));
   });
   std::vector<std::vector<Probability>> classes;
   for (const auto& of_text : found) {
@@ -277,9 +279,20 @@ void bind_models(nb::module_& module) {
       .def("embed", &embed, "texts"_a,
            "The vectors of texts: an array (N, D) of float32. Raises DataError for an empty text.")
       .def("classify", &classify, "texts"_a, "top_k"_a = 1, "threshold"_a = 0.5,
+           "text_pair"_a = nb::none(),
            "For each text, or path of an image, its top_k classes with their probabilities, best "
            "first; of a model that finds any number of classes those from the threshold on. None "
-           "of an empty text.")
+           "of an empty text. text_pair: the second text of each, for a model that reads two in a "
+           "row.")
+      .def(
+          "rate",
+          [](const Model& model, const Texts& texts, const std::optional<Texts>& text_pair) {
+            return model.call([&](const TrainedModel& trained) {
+              return trained.rate(texts, text_pair.value_or(Texts()));
+            });
+          },
+          "texts"_a, "text_pair"_a = nb::none(),
+          "The number that a model of text_regression gives each text; nan of an empty one.")
       .def("label_words", &label_words, "texts"_a,
            "For each text its words with their labels, and the probability of each.")
       .def("fill_mask", &fill_mask, "lines"_a, "top_k"_a = 5,

@@ -101,7 +101,7 @@ int answer(const ClassifyArguments& arguments, LineFilter& filter, const auto& m
   };
   if constexpr (requires { model.model.trunk; }) {
     answer_rows(filter, arguments.batch_size, model.config, *model.tokenizers.source,
-                arguments.pairs || reads_two_texts(model.config),
+                arguments.pairs || reads_text_pairs(model.config),
                 [&](const LineRows& rows) { write(classify_all(model, rows, book)); });
   } else {
     filter.run(1, [&](const std::vector<std::string>& lines, int64_t number) {

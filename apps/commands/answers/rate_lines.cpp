@@ -11,7 +11,7 @@ int rate_lines(ModelFiles files, const FilterArguments& arguments, LineFilter& f
   const auto model = TextClassifier::load(std::move(files), arguments.compute.device, "predict",
                                           kRatesTexts, arguments.models.format);
   answer_rows(filter, arguments.batch_size, model->config, *model->tokenizers.source,
-              arguments.pairs || reads_two_texts(model->config), [&](const LineRows& rows) {
+              arguments.pairs || reads_text_pairs(model->config), [&](const LineRows& rows) {
                 std::vector<std::string> answers(rows.lines.size());
                 const std::vector<double> numbers =
                     rows.texts.empty() ? std::vector<double>() : rate_texts(*model, rows.texts);

@@ -52,7 +52,7 @@ std::vector<FramedText> read_texts(const Config& config, const Tokenizer& tokeni
 // What a classifier reads of the fields text and text_pair.
 std::vector<FramedText> read_texts(const TextClassifier& model, const Call& call) {
   const std::vector<std::string> texts = call.texts("text"), seconds = call.texts("text_pair");
-  if (seconds.empty() && reads_two_texts(model.config)) {
+  if (seconds.empty() && reads_text_pairs(model.config)) {
     refuse(400, "the model reads two texts in a row: the field 'text_pair' is missing.");
   }
   if (!seconds.empty() && seconds.size() != texts.size()) {

@@ -1,6 +1,7 @@
 #include "apps/tasks/answers/trained_model.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -35,8 +36,8 @@ SearchOptions with_one_answer(SearchOptions options) {
   return options;
 }
 
-constexpr Ability kAnswering[] = {kTranslates,   kContinuesText, kFillsMasks, kClassifies,
-                                  kFindsClasses, kLabelsWords,   kEmbedsTexts};
+constexpr Ability kAnswering[] = {kTranslates,   kContinuesText, kFillsMasks,  kClassifies,
+                                  kFindsClasses, kRatesTexts,    kLabelsWords, kEmbedsTexts};
 
 // What the model of a config is loaded for.
 Ability ability_of(const Config& config, const std::string& path) {
@@ -268,7 +269,7 @@ Tensor TrainedModel::embed(const std::vector<std::string>& texts) const {
   const int64_t size = model.config.model.hidden_size;
   const Tensor vectors = Tensor::empty({std::ssize(texts), size});
   members_->in_batches(texts.size(), [&](size_t begin, size_t end) {
-    std::vector<std::vector<int32_t>> ids;
+    std::vector<FramedText> ids;
     for (size_t i = begin; i < end; ++i) {
       const auto number = static_cast<int64_t>(i) + 1;
       ids.push_back(encoder_input(model.config, *model.tokenizers.source, texts[i], number));
@@ -282,8 +283,58 @@ Tensor TrainedModel::embed(const std::vector<std::string>& texts) const {
   return vectors;
 }
 
+namespace {
+
+// Calls f(rows, places) with the rows of texts [begin, end) that are not empty, and their places.
+template <class F>
+void with_rows(const TextClassifier& model, const std::vector<std::string>& texts,
+               const std::vector<std::string>& seconds, size_t begin, size_t end, F f) {
+  std::vector<FramedText> rows;
+  std::vector<size_t> places;
+  for (size_t i = begin; i < end; ++i) {
+    const auto number = static_cast<int64_t>(i) + 1;
+    const Tokenizer& tokenizer = *model.tokenizers.source;
+    FramedText row = seconds.empty()
+                         ? encoder_input(model.config, tokenizer, texts[i], number)
+                         : encoder_input(model.config, tokenizer, texts[i], seconds[i], number);
+    if (row.empty()) continue;
+    rows.push_back(std::move(row));
+    places.push_back(i);
+  }
+  if (!rows.empty()) f(rows, places);
+}
+
+void check_seconds(const char* who, const Config& config, size_t texts, size_t seconds) {
+  if (seconds == 0 && reads_text_pairs(config)) {
+    fail(ErrorKind::kConfig, '[', who, "] the model reads two texts in a row, got one of each.");
+  }
+  if (seconds != 0 && seconds != texts) {
+    fail(ErrorKind::kConfig, '[', who, "] expected a second text for each of ", texts,
+         " texts, got ", seconds, '.');
+  }
+}
+
+}  // namespace
+
+std::vector<double> TrainedModel::rate(const std::vector<std::string>& texts,
+                                       const std::vector<std::string>& seconds) const {
+  static const std::unique_ptr<TextClassifier> none;
+  const TextClassifier& model =
+      needed(can(kRatesTexts) ? members_->text_classes : none, "rate", kRatesTexts, config());
+  check_seconds("rate", model.config, texts.size(), seconds.size());
+  std::vector<double> numbers(texts.size(), std::numeric_limits<double>::quiet_NaN());
+  members_->in_batches(texts.size(), [&](size_t begin, size_t end) {
+    with_rows(model, texts, seconds, begin, end, [&](const auto& rows, const auto& places) {
+      const std::vector<double> found = rate_texts(model, rows);
+      for (size_t i = 0; i < places.size(); ++i) numbers[places[i]] = found[i];
+    });
+  });
+  return numbers;
+}
+
 std::vector<std::vector<LabelProbability>> TrainedModel::classify(
-    const std::vector<std::string>& texts, const ClassChoice& choice) const {
+    const std::vector<std::string>& texts, const ClassChoice& choice,
+    const std::vector<std::string>& seconds) const {
   const bool several = can(kFindsClasses);
   const std::vector<std::string>& labels = config().data.labels;
   std::vector<std::vector<LabelProbability>> classes(texts.size());
@@ -296,22 +347,18 @@ std::vector<std::vector<LabelProbability>> TrainedModel::classify(
     }
     return classes;
   }
-  const TextClassifier& model = needed(members_->text_classes, "classify", kClassifies, config());
+  static const std::unique_ptr<TextClassifier> none;
+  const TextClassifier& model =
+      needed(can(kRatesTexts) ? none : members_->text_classes, "classify", kClassifies, config());
+  check_seconds("classify", model.config, texts.size(), seconds.size());
   members_->in_batches(texts.size(), [&](size_t begin, size_t end) {
-    std::vector<std::vector<int32_t>> ids;
-    std::vector<size_t> places;
-    for (size_t i = begin; i < end; ++i) {
-      std::vector<int32_t> text = encoder_input(model.config, *model.tokenizers.source, texts[i],
-                                                static_cast<int64_t>(i) + 1);
-      if (text.empty()) continue;
-      ids.push_back(std::move(text));
-      places.push_back(i);
-    }
-    if (ids.empty()) return;
-    const auto found = several ? class_probabilities(model, ids) : tapestry::classify(model, ids);
-    for (size_t i = 0; i < places.size(); ++i) {
-      classes[places[i]] = chosen_classes(labels, found[i], choice, several);
-    }
+    with_rows(model, texts, seconds, begin, end, [&](const auto& rows, const auto& places) {
+      const auto found =
+          several ? class_probabilities(model, rows) : tapestry::classify(model, rows);
+      for (size_t i = 0; i < places.size(); ++i) {
+        classes[places[i]] = chosen_classes(labels, found[i], choice, several);
+      }
+    });
   });
   return classes;
 }

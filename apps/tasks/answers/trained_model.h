@@ -74,10 +74,15 @@ class TrainedModel {
   /// The vectors of texts (N, D) float32 in host memory. Throws Error(kData) for an empty text.
   Tensor embed(const std::vector<std::string>& texts) const;
 
-  /// The classes of each text, or of the image in each file; none of an empty text. Throws
-  /// Error(kData) for an image that cannot be read.
-  std::vector<std::vector<LabelProbability>> classify(const std::vector<std::string>& texts,
-                                                      const ClassChoice& choice) const;
+  /// The classes of each text, or of the image in each file; none of an empty text. `seconds`: the
+  /// second text of each, for a model that reads two in a row. Throws Error(kData) for an image
+  /// that cannot be read.
+  std::vector<std::vector<LabelProbability>> classify(
+      const std::vector<std::string>& texts, const ClassChoice& choice,
+      const std::vector<std::string>& seconds = {}) const;
+  /// By a model of text_regression: the number of each text; NaN of an empty one.
+  std::vector<double> rate(const std::vector<std::string>& texts,
+                           const std::vector<std::string>& seconds = {}) const;
   /// The label of each word of each text, with the words.
   std::vector<std::pair<TextInWords, std::vector<WordLabel>>> label_words(
       const std::vector<std::string>& texts) const;

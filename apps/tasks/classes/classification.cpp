@@ -364,13 +364,13 @@ std::vector<std::pair<std::string, std::string>> given_texts(const LabelledCorpu
   return given;
 }
 
-bool reads_two_texts(const Config& config) {
+bool reads_text_pairs(const Config& config) {
   return std::ranges::any_of(config.data.train, &CorpusSpec::has_two_texts);
 }
 
 void check_texts(const Config& config, const std::vector<CorpusSpec>& corpora) {
   for (const CorpusSpec& corpus : corpora) {
-    if (corpus.has_two_texts() == reads_two_texts(config)) continue;
+    if (corpus.has_two_texts() == reads_text_pairs(config)) continue;
     fail(ErrorKind::kConfig, "[data] ", corpus.str(),
          corpus.has_two_texts() ? " has a text_pair_column, data.train has none."
                                 : " has no text_pair_column, data.train has one.");

@@ -40,7 +40,7 @@ std::vector<std::pair<std::string, std::string>> given_texts(const LabelledCorpu
                                                              int64_t text);
 
 /// True if a model of the config learnt from two texts in a row: text_pair_column.
-bool reads_two_texts(const Config& config);
+bool reads_text_pairs(const Config& config);
 /// Throws Error(kConfig) for held-out texts of which a row has two where those of data.train have
 /// one, and the other way round.
 void check_texts(const Config& config, const std::vector<CorpusSpec>& corpora);
