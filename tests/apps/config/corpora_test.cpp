@@ -65,7 +65,7 @@ TEST_F(CorporaTest, AnOverrideOfAnotherKindReplacesTheFilesCorpus) {
 TEST_F(CorporaTest, TwoKindsInOnePlaceAreAnError) {
   EXPECT_THAT(error_of(text_of("translation", "{train: {tsv: data/b.tsv, csv: data/b.tsv}}")),
               HasSubstr("'data.train.csv' excludes 'tsv': give one of source and target, tsv, csv, "
-                        "jsonl or ding."));
+                        "jsonl, parquet or ding."));
   EXPECT_THAT(
       error_of(
           text_of("mlm", "{train: {text: data/c.txt}}"),
@@ -139,7 +139,7 @@ TEST_F(CorporaTest, PatternsStandForSeveralFiles) {
             "(data/a.*).");
   EXPECT_EQ(
       error("translation", "source: 'data/?.en', target: 'data/?.de', pair_weights: data/a.*"),
-      "c.yaml:4:66: 'data.train.pair_weights' stands for 2 files (data/a.*), but source for "
+      "c.yaml:4:72: 'data.train.pair_weights' stands for 2 files (data/a.*), but source for "
       "1 (data/?.en).");
   std::filesystem::create_symlink("nowhere", file("z.en"));
   EXPECT_EQ(error("clm", "text: data/*.en"),

@@ -89,6 +89,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"translation", {"training.guided_alignment={file: train.align}"}},
     {"classification", {"data.train={csv: classes.csv}"}},
     {"clm", {"data.train={jsonl: train.jsonl}"}},
+    {"clm", {"data.train={parquet: rows.parquet}"}},
     {"questions", {"data.train={jsonl: train.jsonl}"}},
     {"translation", {"data.cache_dir=elsewhere"}},
 };
@@ -120,6 +121,7 @@ class SweepTest : public testing::Test {
     folder_.write("ones.txt", ones);
     folder_.write("train.align", links);
     folder_.write("pairs.jsonl", pairs);
+    folder_.write("rows.parquet", "not opened");
     folder_.write("classes.csv", "label,text\nearly,ba ce\nlate,mu lo\n");
     std::string output = concat("output_dir=", folder_.path("run"));
     for (size_t i = 0; i < kVariants.size(); ++i) {
@@ -127,7 +129,7 @@ class SweepTest : public testing::Test {
       for (std::string text : kVariants[i].second) {
         for (const std::string file :
              {"train.tsv", "train.ding", "train.jsonl", "classes.csv", "flowers.csv", "train.src",
-              "train.tgt", "train.align", "ones.txt", "pairs.jsonl"}) {
+              "train.tgt", "train.align", "ones.txt", "pairs.jsonl", "rows.parquet"}) {
           const size_t at = text.find(concat(": ", file));
           if (at != std::string::npos) text.replace(at + 2, file.size(), path_of(file));
         }
