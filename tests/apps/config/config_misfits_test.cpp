@@ -109,7 +109,7 @@ const Misfit kMisfits[] = {
      "'answers' has no effect with task: classification."},
     {"TwoFilesOfPrompts", "prompts",
      "data.train={tsv: /dev/null, jsonl: /dev/null, prompt: '{1}', answer: '{2}'}",
-     "'data.train.tsv' excludes 'jsonl': give one of jsonl, tsv or csv."},
+     "'data.train.tsv' excludes 'jsonl': give one of jsonl, tsv, csv or parquet."},
     {"PromptWithoutField", "prompts", "data.train.prompt=question",
      "'data.train.prompt' must name a field of the data in braces, such as {question}."},
     {"AnswerWithOpenBrace", "prompts", "data.train.answer='{a'",
@@ -269,8 +269,7 @@ const Misfit kMisfits[] = {
     {"MisspeltInitFrom", "clm", "init_form=runs/x",
      "unknown key 'init_form'; did you mean 'init_from'?"},
     {"KeyOfTranslations", "clm", "data.train.source=/dev/null",
-     "unknown key 'source' in 'data.train'; known: messages_column, prompt, answer, tsv, csv, "
-     "jsonl, text, documents, range, split, limit, weight."},
+     "unknown key 'source' in 'data.train'; `tapestry help data.train` lists the keys."},
     {"Temperature", "clm", "generation.temperature=0",
      "'generation.temperature' must be positive, got 0."},
     {"InitFromIsAPath", "clm", "init_from=[a]",
