@@ -46,7 +46,7 @@ class Client(threading.Thread):
         yield '/translate', {'model': translate, 'q': f'<p>{line} <b>{line}</b></p>', 'format': 'html'}, 200
         yield '/translate', {'model': translate, 'q': line, 'terms': {line.split()[0]: 'Mann'}, 'keep': ['numbers']}, 200
         yield '/score', {'model': translate, 'text': line, 'source': line}, 200
-        body = {'model': complete, 'prompt': line, 'max_tokens': self.random.randint(1, 60), 'seed': self.random.randint(0, 99)}
+        body = {'model': complete, 'prompt': line[:20], 'max_tokens': self.random.randint(1, 60), 'seed': self.random.randint(0, 99)}
         yield '/v1/completions', body, 200
         yield '/v1/completions', {**body, 'stream': True, 'logprobs': 2}, 200
         yield '/v1/completions', {**body, 'max_tokens': 10**9}, 400

@@ -190,6 +190,8 @@ void bind_text_pairs(ConfigSection& s, CorpusSpec& corpus) {
       "Column of a text that does not belong to the source, though it may seem so: one "
       "more text among which the target is to be found. Its number from 1, or its "
       "name.");
+  // It makes other examples of the pairs, with other metrics (key_families.cpp).
+  if (!s.given("score_column") && corpus.score_column.empty()) return s.know("score_column");
   s.read_column_if(corpus.has_records(), without, "score_column", corpus.score_column,
                    "Column of a number that says how alike both texts are: pairs with a larger one "
                    "shall have vectors with a larger product (CoSENT), and spearman tells how well "

