@@ -120,16 +120,17 @@ std::vector<std::string> left_out_of(const ChatFormat& format) {
   return texts;
 }
 
+std::string up_to_any(std::string answer, const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) answer.resize(std::min(answer.size(), answer.find(text)));
+  return answer;
+}
+
 // The answers of a talk as the target, each up to such a text.
 TextPair written_in(const TextPair& talk, const std::vector<std::string>& left_out) {
   TextPair written;
   for (const auto& [begin, end] : talk.answers) {
-    std::string answer =
-        talk.source.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-    for (const std::string& text : left_out) {
-      answer.resize(std::min(answer.size(), answer.find(text)));
-    }
-    written.target += answer;
+    written.target += up_to_any(
+        talk.source.substr(static_cast<size_t>(begin), static_cast<size_t>(end - begin)), left_out);
   }
   return written;
 }
@@ -159,14 +160,20 @@ void report_changes(const Config& config, const TokenizerPair& tokenizers, const
     for (const CorpusSpec& spec : corpora) {
       if (!can_be_looked_at(spec)) continue;
       const bool talks = spec.kind() == CorpusSpec::Kind::kTalks;
-      const bool prompts = talks || spec.kind() == CorpusSpec::Kind::kPrompted;
+      const bool compared = spec.kind() == CorpusSpec::Kind::kPreferences;
+      const bool prompts = talks || compared || spec.kind() == CorpusSpec::Kind::kPrompted;
       const bool pairs = spec.has_target();
-      const auto left_out = talks ? left_out_of(*spec.chat) : std::vector<std::string>();
+      const auto left_out = spec.chat ? left_out_of(*spec.chat) : std::vector<std::string>();
       CharacterChanges source, target;
       const auto reader = open_corpus(spec);
       TextPair pair;
       for (int64_t i = 0; i < kLookedAt && reader->next(pair); ++i) {
         if (talks) pair = written_in(pair, left_out);
+        // Both answers are there to be written.
+        if (compared) {
+          pair.target = up_to_any(pair.target, left_out) + up_to_any(pair.rejected, left_out);
+        }
+        if (compared && spec.chat) pair.source.clear();
         look_at(*tokenizers.source, pair.source, source);
         if (pairs || prompts) look_at(*tokenizers.target, pair.target, target);
       }
