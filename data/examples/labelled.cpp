@@ -23,17 +23,11 @@ void check_labelled(const std::vector<CorpusSpec>& specs, const CorpusOptions& o
   options.validate();
   check_not_empty(specs);
   for (const CorpusSpec& spec : specs) {
-    if (spec.kind() != CorpusSpec::Kind::kLabelled) {
-      fail(ErrorKind::kConfig, "[data] classification needs a ", record_format_names(),
-           " with a label_column, got ", spec.str(), '.');
-    }
-    if (spec.has_two_texts() != specs[0].has_two_texts()) {
-      fail(ErrorKind::kConfig,
-           "[data] all corpora of a list need a text_pair_column, or none: ", specs[0].str(),
-           specs[0].has_two_texts() ? " has one, " : " has none, ", spec.str(),
-           specs[0].has_two_texts() ? " has not." : " has one.");
-    }
+    if (spec.kind() == CorpusSpec::Kind::kLabelled) continue;
+    fail(ErrorKind::kConfig, "[data] classification needs a ", record_format_names(),
+         " with a label_column, got ", spec.str(), '.');
   }
+  check_column_of_all(specs, &CorpusSpec::text_pair_column, "text_pair_column");
   const int64_t shortest = specials_of(special, specs[0].has_two_texts()) + 1;
   if (options.max_length < shortest) {
     fail(ErrorKind::kConfig, "[data] max_length of classification must be ", shortest,

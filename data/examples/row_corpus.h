@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/error.h"
 #include "data/batches/batching.h"
 #include "data/corpora/corpus.h"
 
@@ -15,6 +16,18 @@ void take_facts(const TokenTable& table, const Tokenizer& tokenizer, Corpus& cor
   corpus.parts = table.facts().parts;
   corpus.from_cache = table.from_cache();
   corpus.special = tokenizer.special();
+}
+
+/// Throws Error(kConfig) unless all corpora of a list have this column, or none has.
+inline void check_column_of_all(const std::vector<CorpusSpec>& specs,
+                                std::string CorpusSpec::*column, const char* key) {
+  for (const CorpusSpec& spec : specs) {
+    if ((spec.*column).empty() == (specs[0].*column).empty()) continue;
+    const bool first = !(specs[0].*column).empty();
+    fail(ErrorKind::kConfig, "[data] all corpora of a list need a ", key,
+         ", or none: ", specs[0].str(), first ? " has one, " : " has none, ", spec.str(),
+         first ? " has none." : " has one.");
+  }
 }
 
 /// Special tokens in front of a row of a causal model, whose last token is never read. An empty

@@ -23,16 +23,6 @@ std::vector<int64_t> numbers_of(const TokenLists& lists, Numbers& found) {
   return numbers;
 }
 
-// Throws unless all corpora have this column, or none.
-void check_column(const std::vector<CorpusSpec>& specs, std::string CorpusSpec::*column,
-                  const char* key) {
-  for (const CorpusSpec& spec : specs) {
-    if ((spec.*column).empty() == (specs[0].*column).empty()) continue;
-    fail(ErrorKind::kConfig, "[data] all corpora of a list need a ", key,
-         ", or none: ", specs[0].str(), " and ", spec.str(), " differ.");
-  }
-}
-
 // The pairs with their third column, negatives or the bits of scores.
 void load_three(TextPairCorpus& corpus, const std::vector<CorpusSpec>& specs,
                 const TokenizerPair& tokenizers, const CorpusOptions& options,
@@ -79,8 +69,8 @@ TextPairCorpus load_text_pairs(const std::vector<CorpusSpec>& specs,
   TextPairCorpus corpus;
   corpus.special = tokenizers.source->special();
   check_not_empty(specs);
-  check_column(specs, &CorpusSpec::negative_column, "negative_column");
-  check_column(specs, &CorpusSpec::score_column, "score_column");
+  check_column_of_all(specs, &CorpusSpec::negative_column, "negative_column");
+  check_column_of_all(specs, &CorpusSpec::score_column, "score_column");
   if (specs[0].negative_column.empty() && specs[0].score_column.empty()) {
     static_cast<ParallelCorpus&>(corpus) =
         load_parallel(specs, tokenizers, options, corpus.frame().size(), context);

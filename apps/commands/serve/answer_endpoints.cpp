@@ -62,27 +62,28 @@ std::vector<FramedText> read_texts(const TextClassifier& model, const Call& call
   return read_texts(model.config, *model.tokenizers.source, texts, seconds);
 }
 
-// answer(texts) of all texts, some of them at a time.
+// Calls answer(texts, number of the first) for some texts at a time: memory does not grow with
+// them.
 template <class Answer>
-auto answer_in_batches(ServedModel& model, const Call& call, const std::vector<FramedText>& texts,
-                       Answer answer) {
+void in_batches(ServedModel& model, const Call& call, const std::vector<FramedText>& texts,
+                Answer answer) {
   constexpr int64_t kBatch = 64;
-  decltype(answer(texts)) all;
   for (int64_t first = 0; first < std::ssize(texts); first += kBatch) {
     const auto begin = texts.begin() + first;
     const std::vector<FramedText> some(begin, begin + std::min(kBatch, std::ssize(texts) - first));
     const Turns::Turn turn(model.computing(), call.end);
-    for (auto& one : answer(some)) all.push_back(std::move(one));
+    answer(some, first);
   }
-  return all;
 }
 
 // The numbers of a model of text_regression.
 std::vector<double> rated(ServedModel& model, const Call& call,
                           const std::vector<FramedText>& texts) {
-  return answer_in_batches(model, call, texts, [&](const std::vector<FramedText>& some) {
-    return rate_texts(model.classifier(), some);
+  std::vector<double> numbers;
+  in_batches(model, call, texts, [&](const std::vector<FramedText>& some, int64_t) {
+    for (const double number : rate_texts(model.classifier(), some)) numbers.push_back(number);
   });
+  return numbers;
 }
 
 Reply answer_embeddings(const Service& service, const Call& call) {
@@ -96,12 +97,12 @@ Reply answer_embeddings(const Service& service, const Call& call) {
   const std::vector<std::string> inputs = call.texts("input");
   const Service::Admitted admitted(service, std::ssize(inputs));
   const auto texts = read_texts(embedder.config, *embedder.tokenizers.source, inputs);
-  Tensor vectors;
-  {
-    const Turns::Turn turn(model.computing(), call.end);
-    vectors = embed(embedder, texts).to(DType::kFloat32);
-  }
-  const int64_t size = vectors.shape()[1];
+  const int64_t size = embedder.config.model.hidden_size;
+  const Tensor vectors = Tensor::empty({std::ssize(texts), size});
+  in_batches(model, call, texts, [&](const std::vector<FramedText>& some, int64_t first) {
+    vectors.slice(first, first + std::ssize(some))
+        .copy_from(embed(embedder, some).to(DType::kFloat32));
+  });
   int64_t tokens = 0;
   Json data = Json::array();
   for (int64_t i = 0; i < std::ssize(texts); ++i) {
@@ -207,11 +208,14 @@ Reply answer_classify(const Service& service, const Call& call) {
   if (!model.has_classifier()) refuse(400, "the model '", model.name(), "' classifies no texts.");
   const TextClassifier& classifier = model.classifier();
   const Service::Admitted admitted(service, std::ssize(call.texts("text")));
-  const std::vector<ClassProbabilities> found = answer_in_batches(
-      model, call, read_texts(classifier, call), [&](const std::vector<FramedText>& some) {
-        return model.can(kClassifies) ? classify(classifier, some)
-                                      : class_probabilities(classifier, some);
-      });
+  std::vector<ClassProbabilities> found;
+  in_batches(model, call, read_texts(classifier, call),
+             [&](const std::vector<FramedText>& some, int64_t) {
+               for (auto& one : model.can(kClassifies) ? classify(classifier, some)
+                                                       : class_probabilities(classifier, some)) {
+                 found.push_back(std::move(one));
+               }
+             });
   Json list = Json::array();
   for (const ClassProbabilities& probabilities : found) {
     std::vector<size_t> order(probabilities.size());

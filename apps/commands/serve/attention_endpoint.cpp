@@ -2,6 +2,7 @@
 #include "apps/commands/pages/attention_page.h"
 #include "apps/commands/serve/endpoints.h"
 #include "apps/commands/serve/http_error.h"
+#include "apps/tasks/classes/classification.h"
 #include "apps/tasks/long_line.h"
 #include "data/tokenizers/special_words.h"
 
@@ -64,6 +65,11 @@ ReadText read_text(ServedModel& model, const std::string& text) {
   }
   if (!model.has_classifier()) refuse(400, "the model '", model.name(), "' shows no attention.");
   const TextClassifier& classifier = model.classifier();
+  if (reads_text_pairs(classifier.config)) {
+    refuse(400, "the model '", model.name(),
+           "' reads two texts in a row, whose attention is shown "
+           "by `tapestry classify --attention` only.");
+  }
   return {{&classifier.model.trunk},
           classifier.tokenizers.source,
           encoder_input(classifier.config, *classifier.tokenizers.source, text, 1).ids};

@@ -27,7 +27,7 @@ std::optional<LanguagePair> languages_of(const std::string& name) {
 std::shared_ptr<ServedModel> detector_of(const Service& service, const CallEnd& end) {
   for (const auto& entry : service.models().entries()) {
     const auto& labels = entry.config().data.labels;
-    if (entry.can(kClassifies) && labels.size() > 1 &&
+    if (entry.can(kClassifies) && !reads_text_pairs(entry.config()) && labels.size() > 1 &&
         std::ranges::all_of(labels, is_language_code)) {
       return service.models().get(entry.name, end);
     }

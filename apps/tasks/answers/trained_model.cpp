@@ -50,11 +50,11 @@ Ability ability_of(const Config& config, const std::string& path) {
        config.task->name, '.');
 }
 
-// The model of a config that `who` needs, if it was loaded.
+// The model of a config that `who` needs, if it was loaded and has the ability.
 template <class Model>
 const Model& needed(const std::unique_ptr<Model>& model, const char* who, Ability ability,
                     const Config& config) {
-  if (model) return *model;
+  if (model && config.task->can(ability)) return *model;
   fail(ErrorKind::kConfig, '[', who, "] needs a model of task ", tasks_that_can(ability), ", got ",
        config.task->name, '.');
 }
@@ -318,9 +318,7 @@ void check_seconds(const char* who, const Config& config, size_t texts, size_t s
 
 std::vector<double> TrainedModel::rate(const std::vector<std::string>& texts,
                                        const std::vector<std::string>& seconds) const {
-  static const std::unique_ptr<TextClassifier> none;
-  const TextClassifier& model =
-      needed(can(kRatesTexts) ? members_->text_classes : none, "rate", kRatesTexts, config());
+  const TextClassifier& model = needed(members_->text_classes, "rate", kRatesTexts, config());
   check_seconds("rate", model.config, texts.size(), seconds.size());
   std::vector<double> numbers(texts.size(), std::numeric_limits<double>::quiet_NaN());
   members_->in_batches(texts.size(), [&](size_t begin, size_t end) {
@@ -347,9 +345,8 @@ std::vector<std::vector<LabelProbability>> TrainedModel::classify(
     }
     return classes;
   }
-  static const std::unique_ptr<TextClassifier> none;
-  const TextClassifier& model =
-      needed(can(kRatesTexts) ? none : members_->text_classes, "classify", kClassifies, config());
+  constexpr auto kOfTexts = static_cast<Ability>(kClassifies | kFindsClasses);
+  const TextClassifier& model = needed(members_->text_classes, "classify", kOfTexts, config());
   check_seconds("classify", model.config, texts.size(), seconds.size());
   members_->in_batches(texts.size(), [&](size_t begin, size_t end) {
     with_rows(model, texts, seconds, begin, end, [&](const auto& rows, const auto& places) {
