@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "apps/commands/serve/http_error.h"
+#include "apps/commands/serve/request_body.h"
 #include "core/base/nearest_name.h"
 
 namespace tapestry {
@@ -134,8 +135,12 @@ void read_form_values(const Endpoint& endpoint, Json& body) {
                           field.type == FieldType::kTextsByName;
     const auto found = body.find(field.name);
     if (!is_value || found == body.end() || !found->is_string()) continue;
-    Json value = Json::parse(found->get<std::string>(), nullptr, /*allow_exceptions=*/false);
-    if (row_of(field.type).fits(value)) *found = std::move(value);
+    try {
+      Json value = parse_json(found->get<std::string>());
+      if (row_of(field.type).fits(value)) *found = std::move(value);
+    } catch (const Json::exception&) {
+      // It stays a text, which check_fields() refuses.
+    }
   }
 }
 

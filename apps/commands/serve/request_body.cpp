@@ -2,6 +2,8 @@
 
 #include <httplib.h>
 
+#include <set>
+
 #include "apps/commands/serve/http_error.h"
 #include "data/files/utf8.h"
 
@@ -96,19 +98,30 @@ Json read_parts(const httplib::ContentReader& content, int64_t most, const CallE
   return fields;
 }
 
+Json parse_json(const std::string& text) {
+  // Of copies and texts of deeper ones the stack would be full.
+  static constexpr int kMostDepth = 64;
+  std::vector<std::set<std::string>> names;  // of the objects around what is read
+  const auto check = [&](int depth, Json::parse_event_t event, const Json& value) {
+    if (depth > kMostDepth) refuse(400, "the body is nested deeper than ", kMostDepth, '.');
+    if (event == Json::parse_event_t::object_start) names.emplace_back();
+    if (event == Json::parse_event_t::object_end) names.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !names.back().insert(value.get<std::string>()).second) {
+      refuse(400, "an object of the body has '", value.get<std::string>(), "' twice.");
+    }
+    return true;
+  };
+  return Json::parse(text, check);
+}
+
 Json read_body(const std::string& type, const std::string& body) {
   // curl -d sends JSON under the type of a form, too.
   if (type.starts_with("application/x-www-form-urlencoded") && !body.starts_with('{')) {
     return form_fields(body);
   }
-  // Of copies and texts of deeper ones the stack would be full.
-  static constexpr int kMostDepth = 64;
-  const auto check_depth = [](int depth, Json::parse_event_t, const Json&) {
-    if (depth > kMostDepth) refuse(400, "the body is nested deeper than ", kMostDepth, '.');
-    return true;
-  };
   try {
-    Json json = Json::parse(body, check_depth);
+    Json json = parse_json(body);
     if (!json.is_object()) refuse(400, "the body must be a JSON object, got ", json.type_name());
     return json;
   } catch (const Json::exception& error) {

@@ -19,6 +19,10 @@ std::string read_bytes(const httplib::ContentReader& content, int64_t most, cons
 /// for what is no such body, and for bytes that are not UTF-8.
 Json read_parts(const httplib::ContentReader& content, int64_t most, const CallEnd& end);
 
+/// JSON that a client sent. Throws HttpError(400) for one that is nested too deeply or has a name
+/// twice in an object, of which one value would be lost, and Json::exception for other texts.
+Json parse_json(const std::string& text);
+
 /// An object of JSON, or the fields of a form. `type` is the header Content-Type. Throws
 /// HttpError(400) for neither.
 Json read_body(const std::string& type, const std::string& body);

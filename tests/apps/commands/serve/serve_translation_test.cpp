@@ -123,6 +123,17 @@ TEST_F(ServeTest, RequiredTextsAreTheCommands) {
   };
   EXPECT_THAT(refused({{"terms", {{"ba", "Xy"}}}}),
               HasSubstr("that the model can write, got 'Xy'"));
+  // A parser keeps one of two equal names: a term would be lost.
+  const HttpAnswer twice = server.send(
+      request_text("POST", "/translate", R"({"q": "ba", "terms": {"ba": "mu", "ba": "lo"}})",
+                   "Content-Type: application/json\r\n"));
+  EXPECT_EQ(twice.status, 400);
+  EXPECT_THAT(twice.body, HasSubstr("has 'ba' twice"));
+  const HttpAnswer deep =
+      server.send(request_text("POST", "/translate", "q=ba&terms=" + std::string(1000, '['),
+                               "Content-Type: application/x-www-form-urlencoded\r\n"));
+  EXPECT_EQ(deep.status, 400);
+  EXPECT_THAT(deep.body, HasSubstr("nested deeper than 64"));
   EXPECT_THAT(refused({{"terms", {{"ba", 1}}}}), HasSubstr("'terms' must be an object of texts"));
   EXPECT_THAT(refused({{"terms", {{"ba", " "}}}}), HasSubstr("expected a translation"));
   EXPECT_THAT(refused({{"terms", terms}, {"terms_mode", "soft"}}), HasSubstr("has no <term>"));
