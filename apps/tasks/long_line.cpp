@@ -42,4 +42,12 @@ FramedText encoder_input(const Config& config, const Tokenizer& tokenizer, const
   return in_frame(frame, first_ids, second_ids);
 }
 
+FramedText encoder_input(const Config& config, const Tokenizer& tokenizer,
+                         const std::vector<std::string>& texts,
+                         const std::vector<std::string>& seconds, size_t at) {
+  const auto line = static_cast<int64_t>(at) + 1;
+  if (seconds.empty()) return encoder_input(config, tokenizer, texts[at], line);
+  return encoder_input(config, tokenizer, texts[at], seconds[at], line);
+}
+
 }  // namespace tapestry

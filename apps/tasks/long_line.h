@@ -30,6 +30,10 @@ void cut_long_line(std::vector<int32_t>& ids, int64_t most, const std::string& p
 /// the line.
 FramedText encoder_input(const Config& config, const Tokenizer& tokenizer, const std::string& text,
                          int64_t line);
+/// The same of text `at` of a list, with the second text at that place unless there is none.
+FramedText encoder_input(const Config& config, const Tokenizer& tokenizer,
+                         const std::vector<std::string>& texts,
+                         const std::vector<std::string>& seconds, size_t at);
 /// The same of two texts in one row; nothing if one of them is empty.
 FramedText encoder_input(const Config& config, const Tokenizer& tokenizer, const std::string& text,
                          const std::string& second, int64_t line);

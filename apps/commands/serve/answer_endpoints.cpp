@@ -41,10 +41,8 @@ std::vector<FramedText> read_texts(const Config& config, const Tokenizer& tokeni
                                    const std::vector<std::string>& seconds = {}) {
   std::vector<FramedText> all;
   for (size_t i = 0; i < texts.size(); ++i) {
-    const auto number = static_cast<int64_t>(i) + 1;
-    all.push_back(seconds.empty() ? encoder_input(config, tokenizer, texts[i], number)
-                                  : encoder_input(config, tokenizer, texts[i], seconds[i], number));
-    if (all.back().empty()) refuse(400, "text ", number, " is empty.");
+    all.push_back(encoder_input(config, tokenizer, texts, seconds, i));
+    if (all.back().empty()) refuse(400, "text ", i + 1, " is empty.");
   }
   return all;
 }
@@ -52,13 +50,7 @@ std::vector<FramedText> read_texts(const Config& config, const Tokenizer& tokeni
 // What a classifier reads of the fields text and text_pair.
 std::vector<FramedText> read_texts(const TextClassifier& model, const Call& call) {
   const std::vector<std::string> texts = call.texts("text"), seconds = call.texts("text_pair");
-  if (seconds.empty() && reads_text_pairs(model.config)) {
-    refuse(400, "the model reads two texts in a row: the field 'text_pair' is missing.");
-  }
-  if (!seconds.empty() && seconds.size() != texts.size()) {
-    refuse(400, "expected a text_pair for each of ", texts.size(), " texts, got ", seconds.size(),
-           '.');
-  }
+  check_second_texts("serve", model.config, texts, seconds);
   return read_texts(model.config, *model.tokenizers.source, texts, seconds);
 }
 

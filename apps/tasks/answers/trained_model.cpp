@@ -292,11 +292,7 @@ void with_rows(const TextClassifier& model, const std::vector<std::string>& text
   std::vector<FramedText> rows;
   std::vector<size_t> places;
   for (size_t i = begin; i < end; ++i) {
-    const auto number = static_cast<int64_t>(i) + 1;
-    const Tokenizer& tokenizer = *model.tokenizers.source;
-    FramedText row = seconds.empty()
-                         ? encoder_input(model.config, tokenizer, texts[i], number)
-                         : encoder_input(model.config, tokenizer, texts[i], seconds[i], number);
+    FramedText row = encoder_input(model.config, *model.tokenizers.source, texts, seconds, i);
     if (row.empty()) continue;
     rows.push_back(std::move(row));
     places.push_back(i);
@@ -304,22 +300,12 @@ void with_rows(const TextClassifier& model, const std::vector<std::string>& text
   if (!rows.empty()) f(rows, places);
 }
 
-void check_seconds(const char* who, const Config& config, size_t texts, size_t seconds) {
-  if (seconds == 0 && reads_text_pairs(config)) {
-    fail(ErrorKind::kConfig, '[', who, "] the model reads two texts in a row, got one of each.");
-  }
-  if (seconds != 0 && seconds != texts) {
-    fail(ErrorKind::kConfig, '[', who, "] expected a second text for each of ", texts,
-         " texts, got ", seconds, '.');
-  }
-}
-
 }  // namespace
 
 std::vector<double> TrainedModel::rate(const std::vector<std::string>& texts,
                                        const std::vector<std::string>& seconds) const {
   const TextClassifier& model = needed(members_->text_classes, "rate", kRatesTexts, config());
-  check_seconds("rate", model.config, texts.size(), seconds.size());
+  check_second_texts("rate", model.config, texts, seconds);
   std::vector<double> numbers(texts.size(), std::numeric_limits<double>::quiet_NaN());
   members_->in_batches(texts.size(), [&](size_t begin, size_t end) {
     with_rows(model, texts, seconds, begin, end, [&](const auto& rows, const auto& places) {
@@ -347,7 +333,7 @@ std::vector<std::vector<LabelProbability>> TrainedModel::classify(
   }
   constexpr auto kOfTexts = static_cast<Ability>(kClassifies | kFindsClasses);
   const TextClassifier& model = needed(members_->text_classes, "classify", kOfTexts, config());
-  check_seconds("classify", model.config, texts.size(), seconds.size());
+  check_second_texts("classify", model.config, texts, seconds);
   members_->in_batches(texts.size(), [&](size_t begin, size_t end) {
     with_rows(model, texts, seconds, begin, end, [&](const auto& rows, const auto& places) {
       const auto found =

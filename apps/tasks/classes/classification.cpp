@@ -368,6 +368,19 @@ bool reads_text_pairs(const Config& config) {
   return std::ranges::any_of(config.data.train, &CorpusSpec::has_two_texts);
 }
 
+void check_second_texts(const char* who, const Config& config,
+                        const std::vector<std::string>& texts,
+                        const std::vector<std::string>& seconds) {
+  if (seconds.empty() && reads_text_pairs(config)) {
+    fail(ErrorKind::kConfig, '[', who,
+         "] the model reads two texts in a row: 'text_pair' is missing.");
+  }
+  if (!seconds.empty() && seconds.size() != texts.size()) {
+    fail(ErrorKind::kConfig, '[', who, "] expected a text_pair for each of ", texts.size(),
+         " texts, got ", seconds.size(), '.');
+  }
+}
+
 void check_texts(const Config& config, const std::vector<CorpusSpec>& corpora) {
   for (const CorpusSpec& corpus : corpora) {
     if (corpus.has_two_texts() == reads_text_pairs(config)) continue;

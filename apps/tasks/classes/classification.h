@@ -41,6 +41,11 @@ std::vector<std::pair<std::string, std::string>> given_texts(const LabelledCorpu
 
 /// True if a model of the config learnt from two texts in a row: text_pair_column.
 bool reads_text_pairs(const Config& config);
+/// Throws Error(kConfig), beginning with `who`, unless there is a second text for each text, or
+/// none for a model that learnt from single ones.
+void check_second_texts(const char* who, const Config& config,
+                        const std::vector<std::string>& texts,
+                        const std::vector<std::string>& seconds);
 /// Throws Error(kConfig) for held-out texts of which a row has two where those of data.train have
 /// one, and the other way round.
 void check_texts(const Config& config, const std::vector<CorpusSpec>& corpora);
