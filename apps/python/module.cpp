@@ -28,5 +28,6 @@ NB_MODULE(_tapestry, module) {
   python::bind_models(module);
   python::bind_training(module);
   python::bind_tensors(module);
+  python::bind_tapes(module);
   python::bind_operations(module);
 }

@@ -24,6 +24,7 @@ nb::object array_of(const Tensor& tensor);
 Shape shape_of(const std::vector<int64_t>& sizes);
 
 void bind_tensors(nb::module_& module);
+void bind_tapes(nb::module_& module);
 void bind_operations(nb::module_& module);
 
 }  // namespace tapestry::python
