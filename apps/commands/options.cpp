@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "apps/commands/number_bounds.h"
+#include "apps/config/key_families.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 
@@ -35,6 +36,13 @@ void add_switch(CLI::App& app, SearchArguments& search, const ConfigKey& key) {
       ->group(kSearchGroup);
 }
 
+// As CLI11 writes what its own checks allow.
+std::string type_of(const ConfigKey& key) {
+  const std::string kind = key.type == "integer" ? "INT" : key.type == "number" ? "FLOAT" : "TEXT";
+  if (!key.choices.empty()) return concat(kind, ":{", join(key.choices, ","), '}');
+  return key.range.text.empty() ? kind : concat(kind, ':', key.range.text);
+}
+
 CLI::Option* add_value(CLI::App& app, SearchArguments& search, const ConfigKey& key,
                        const std::string& meaning) {
   const auto set = [&search, option = option_of(key.name),
@@ -47,13 +55,8 @@ CLI::Option* add_value(CLI::App& app, SearchArguments& search, const ConfigKey& 
       search.overrides.push_back({option, name, value});
     }
   };
-  const std::string kind = key.type == "integer" ? "INT" : key.type == "number" ? "FLOAT" : "TEXT";
-  // As CLI11 writes what its own checks allow.
-  const std::string bounds = !key.choices.empty()     ? concat(":{", join(key.choices, ","), '}')
-                             : key.range.text.empty() ? ""
-                                                      : ':' + key.range.text;
   return app.add_option_function<std::string>(option_of(key.name), set, meaning)
-      ->type_name(kind + bounds);
+      ->type_name(type_of(key));
 }
 
 constexpr const char* kFormatHelp =
@@ -113,6 +116,17 @@ void add_weights(CLI::App& app, ModelChoice& models) {
          concat(kFormatHelp, "; of several models also their shares, as in .6,.4 (default: equal)"))
       ->delimiter(',')
       ->type_name(concat("TEXT:{", join(names_of(kWeightFormats), ","), '}'));
+}
+
+CLI::Option* add_key_option(CLI::App& app, std::vector<KeyOverride>& overrides,
+                            const ConfigKey& key) {
+  const std::string name = last_part_of_key(key.name), option = option_of(name);
+  const auto set = [&overrides, option, name](const std::string& value) {
+    overrides.push_back({option, name, value});
+  };
+  return app.add_option_function<std::string>(option, set, key.meaning)
+      ->type_name(type_of(key))
+      ->default_str(key.value);
 }
 
 void add_search(CLI::App& app, SearchArguments& arguments,

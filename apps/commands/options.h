@@ -47,6 +47,10 @@ void add_format(CLI::App& app, WeightChoice& format);
 /// --weights of models that answer together.
 void add_weights(CLI::App& app, ModelChoice& models);
 
+/// Adds the option for a key, whose value is read with the others' of its section.
+CLI::Option* add_key_option(CLI::App& app, std::vector<KeyOverride>& overrides,
+                            const ConfigKey& key);
+
 /// Adds --n-best, --seed and an option for each key of `generation` but those without effect.
 void add_search(CLI::App& app, SearchArguments& arguments,
                 const std::vector<std::string>& without_effect = {});

@@ -55,8 +55,6 @@ bool learns(const Config& config, const std::string& parameter) {
          !any(training.freeze);
 }
 
-namespace {
-
 void bind_device(ConfigSection& s, std::string& device) {
   std::string given = device;
   s.read("device", given,
@@ -64,10 +62,12 @@ void bind_device(ConfigSection& s, std::string& device) {
   bool known = true;
   validate_device_name(given, OptionReport([&](const std::string&, const std::string& problem) {
                          known = false;
-                         s.complain("device", "'device' ", problem);
+                         s.complain("device", '\'', s.full_name("device"), "' ", problem);
                        }));
   if (known) device = given;
 }
+
+namespace {
 
 void bind_dtype(ConfigSection& s, Config& config) {
   std::tuple<DType, bool, bool> type{config.dtype, config.mixed, config.auto_dtype};

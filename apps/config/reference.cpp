@@ -6,6 +6,7 @@
 #include <set>
 
 #include "apps/config/key_families.h"
+#include "apps/config/section_serve.h"
 #include "apps/config/task.h"
 #include "core/base/nearest_name.h"
 
@@ -122,6 +123,17 @@ KeyEntry entry_of(const std::string& name, const std::vector<KeyFamily>& familie
   return entry;
 }
 
+/// Of a key that no task has.
+KeyEntry entry_of(const ConfigKey& key) {
+  const bool choice = !key.choices.empty();
+  return {.name = key.name,
+          .type = key.type,
+          .preset = key.required ? "required" : key.value,
+          .bounds = choice ? joined(key.choices, ", ") : key.range.text,
+          .meaning = key.meaning,
+          .tasks = ""};
+}
+
 /// Calls f(section, keys) for each section that has keys of its own: the top level, then in order.
 void for_each_section(
     const std::function<void(const KeyEntry*, const std::vector<const KeyEntry*>&)>& f) {
@@ -146,7 +158,7 @@ std::string lines_of(const KeyEntry& entry) {
   if (!entry.preset.empty()) {
     text += concat(entry.preset == "required" ? "; " : "; default: ", entry.preset);
   }
-  text += concat("\n    tasks: ", entry.tasks, '\n');
+  text += entry.tasks.empty() ? "\n" : concat("\n    tasks: ", entry.tasks, '\n');
   return text;
 }
 
@@ -169,6 +181,7 @@ const std::vector<KeyEntry>& key_entries() {
     const std::vector<std::string>& names = ordered_key_names();
     list.reserve(names.size());
     for (const std::string& name : names) list.push_back(entry_of(name, all));
+    for (const ConfigKey& key : serve_keys()) list.push_back(entry_of(key));
     return list;
   }();
   return entries;
@@ -278,7 +291,8 @@ std::string key_reference_markdown() {
     } else {
       const bool nested = section->name.find('.') != std::string::npos;
       text += concat('\n', nested ? "### `" : "## `", section->name, "`\n\n", section->meaning);
-      if (section->tasks != "all") text += concat(" Tasks: ", section->tasks, '.');
+      if (section->tasks != "all" && !section->tasks.empty())
+        text += concat(" Tasks: ", section->tasks, '.');
       text += '\n';
       if (!keys.empty()) text += '\n';
     }
@@ -288,7 +302,8 @@ std::string key_reference_markdown() {
       const std::string name = last_part_of_key(key->name);
       // What is said of the section need not be said of each key.
       std::string tasks = key->tasks;
-      if (section != nullptr && section->tasks != "all" && tasks.starts_with(section->tasks)) {
+      if (section != nullptr && section->tasks != "all" && !section->tasks.empty() &&
+          tasks.starts_with(section->tasks)) {
         tasks.erase(0, section->tasks.size());
         tasks.erase(0, tasks.find_first_not_of("; "));
       }

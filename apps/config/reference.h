@@ -15,12 +15,14 @@ struct KeyEntry {
   std::string preset;   ///< the default, and other ones of some tasks or choices; "required"
   std::string bounds;   ///< or the choices
   std::string meaning;  ///< plain sentences
-  std::string tasks;    ///< "all", or the tasks that have the key, with the keys that it needs
+  std::string tasks;    ///< "all", or the tasks that have the key, with the keys that it needs;
+                        ///< empty: none, it is of the file of `tapestry serve`
 
   bool is_section() const { return type.starts_with("section"); }
 };
 
-/// Every key of every task, in the order of a config. The keys of data.valid are data.train's.
+/// Every key of every task, in the order of a config, then those of serve. The keys of data.valid
+/// are data.train's.
 const std::vector<KeyEntry>& key_entries();
 
 /// The description of a key, or of the keys of a section. Throws Error(kConfig) with the nearest

@@ -9,6 +9,7 @@
 
 #include "apps/config/key_families.h"
 #include "apps/config/reference.h"
+#include "apps/config/section_serve.h"
 #include "apps/config/task.h"
 
 namespace tapestry {
@@ -277,6 +278,32 @@ Json narrowed(const std::string& section, const Views& all, const Views& own) {
   return schema;
 }
 
+/// Of keys that do not depend on each other; sections among them are required.
+Json plain_section(const std::vector<ConfigKey>& keys, const std::string& section) {
+  Json schema = {{"type", "object"}, {"additionalProperties", false}};
+  Json required = Json::array();
+  for (const ConfigKey& key : keys) {
+    if (section_of_key(key.name) != section) continue;
+    Shape shape;
+    shape.add(key, key.required);
+    Json own;
+    if (!is_section(shape)) {
+      own = value_schema(shape);
+    } else if (shape.type == "section") {
+      own = plain_section(keys, key.name);
+    } else {  // or a list of them
+      const Json one = plain_section(keys, key.name);
+      own["anyOf"] = Json::array({one, {{"type", "array"}, {"minItems", 1}, {"items", one}}});
+    }
+    own["description"] = key.meaning;
+    const std::string name = last_part_of_key(key.name);
+    if (key.required || is_section(shape)) required.push_back(name);
+    schema["properties"][name] = std::move(own);
+  }
+  if (!required.empty()) schema["required"] = required;
+  return schema;
+}
+
 }  // namespace
 
 std::string config_schema() {
@@ -291,6 +318,15 @@ std::string config_schema() {
          {"then", narrowed("", all, views_of(task))}});
   }
   schema["definitions"]["corpus"] = section_schema(kCorpus, all);
+  return schema.dump(1) + '\n';
+}
+
+std::string serve_schema() {
+  Json schema = {
+      {"$schema", "http://json-schema.org/draft-07/schema#"},
+      {"title", "File of `tapestry serve`"},
+      {"description", "Written by `tapestry help serve --schema > configs/serve.schema.json`."}};
+  schema.update(plain_section(serve_keys(), ""));
   return schema.dump(1) + '\n';
 }
 

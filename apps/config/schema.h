@@ -10,4 +10,7 @@ namespace tapestry {
 /// may still be refused when it is read: files that are not there, sizes that do not divide.
 std::string config_schema();
 
+/// The same of the file that `tapestry serve` reads.
+std::string serve_schema();
+
 }  // namespace tapestry

@@ -13,16 +13,9 @@ void read_generation(const ConfigNode& keys, Config& config,
   read_config(keys, [&](ConfigSection& s) { bind_generation(s, config); }, {.keys = known});
 }
 
-ConfigNode section_of(const std::vector<SearchOverride>& overrides) {
+ConfigNode section_of(const std::vector<KeyOverride>& overrides) {
   ConfigNode keys = ConfigNode::map();
-  for (const SearchOverride& given : overrides) {
-    const ConfigLocation location{.where = concat(given.option, ' ', given.value),
-                                  .directory = "",
-                                  .order = std::ssize(keys.entries)};
-    ConfigNode value = ConfigNode::scalar(given.value, /*quoted=*/false);
-    value.location = location;
-    keys.entries.push_back({given.key, location, std::move(value)});
-  }
+  apply_options(keys, overrides);
   return keys;
 }
 
@@ -36,7 +29,7 @@ std::vector<ConfigKey> generation_keys() {
 }
 
 SearchOptions override_search(const SearchOptions& options,
-                              const std::vector<SearchOverride>& overrides) {
+                              const std::vector<KeyOverride>& overrides) {
   Config config;
   config.generation = options;
   read_generation(section_of(overrides), config);
@@ -44,7 +37,7 @@ SearchOptions override_search(const SearchOptions& options,
 }
 
 LanguageOptions override_languages(const LanguageOptions& options,
-                                   const std::vector<SearchOverride>& overrides) {
+                                   const std::vector<KeyOverride>& overrides) {
   Config config;
   config.languages = options;
   read_generation(section_of(overrides), config);
@@ -54,7 +47,7 @@ LanguageOptions override_languages(const LanguageOptions& options,
 SearchOptions SearchArguments::over(const SearchOptions& of_config) const {
   SearchOptions options = override_search(of_config, overrides);
   const auto given = [&](const char* key) {
-    return std::ranges::find(overrides, key, &SearchOverride::key) != overrides.end();
+    return std::ranges::find(overrides, key, &KeyOverride::key) != overrides.end();
   };
   const char* const beams = named_by_keys ? "num_beams" : "--beam-size";
   const char* const best = named_by_keys ? "n_best" : "--n-best";

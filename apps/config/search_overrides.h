@@ -16,21 +16,14 @@ namespace tapestry {
 /// section: "num_beams".
 std::vector<ConfigKey> generation_keys();
 
-/// A key and its value, as an option of a command line gives them.
-struct SearchOverride {
-  std::string option;  ///< "--beam-size", for messages
-  std::string key;     ///< "num_beams"
-  std::string value;
-};
-
 /// The options with these keys changed, which are read as those of a config. Throws one
 /// Error(kConfig) that names each option whose value is wrong.
 SearchOptions override_search(const SearchOptions& options,
-                              const std::vector<SearchOverride>& overrides);
+                              const std::vector<KeyOverride>& overrides);
 
 /// How to choose tokens: what is not given comes from the checkpoint's config.
 struct SearchArguments {
-  std::vector<SearchOverride> overrides = {};  ///< keys of `generation`
+  std::vector<KeyOverride> overrides = {};  ///< keys of `generation`
   std::optional<uint64_t> seed = {};
   int64_t n_best = 1;
   bool named_by_keys = false;  ///< messages say num_beams, not --beam-size
@@ -43,6 +36,6 @@ struct SearchArguments {
 
 /// The same for the languages of a translation.
 LanguageOptions override_languages(const LanguageOptions& options,
-                                   const std::vector<SearchOverride>& overrides);
+                                   const std::vector<KeyOverride>& overrides);
 
 }  // namespace tapestry

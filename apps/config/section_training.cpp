@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "apps/config/byte_count.h"
 #include "apps/config/sections.h"
+#include "core/base/byte_count.h"
 
 namespace tapestry {
 namespace {

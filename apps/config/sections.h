@@ -27,6 +27,8 @@ auto named(const Values& values) {
   return choices;
 }
 
+/// The key `device`, which must name one.
+void bind_device(ConfigSection& s, std::string& device);
 void bind_data(ConfigSection& s, Config& config);
 /// A key that names corpora, a list or one.
 void bind_corpora(ConfigSection& s, const char* key, const char* meaning, const TaskKind& task,

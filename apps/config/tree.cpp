@@ -17,6 +17,7 @@ namespace tapestry {
 namespace {
 
 constexpr int64_t kCommandLineOrder = int64_t{1} << 40;
+constexpr int64_t kOptionsOrder = kCommandLineOrder + (int64_t{1} << 32);
 
 /// Builds the tree from the parser's events.
 class TreeBuilder : public YAML::EventHandler {
@@ -153,16 +154,6 @@ std::vector<std::string> split_path(const std::string& path) {
 bool is_index(const std::string& text) {
   return !text.empty() && text.size() < 7 &&
          text.find_first_not_of("0123456789") == std::string::npos;
-}
-
-/// Gives every node of an override's value the override's own location.
-void relocate(ConfigNode& node, const ConfigLocation& location) {
-  node.location = location;
-  for (ConfigNode& item : node.items) relocate(item, location);
-  for (ConfigEntry& entry : node.entries) {
-    entry.location = location;
-    relocate(entry.value, location);
-  }
 }
 
 /// The child of `node` named `part`, created if a map lacks it. Returns nullptr and sets `reason`
@@ -351,6 +342,32 @@ bool apply_override(ConfigNode& root, const std::string& override_text, int inde
   }
   *node = std::move(value);
   return true;
+}
+
+void relocate(ConfigNode& node, const ConfigLocation& location) {
+  node.location = location;
+  for (ConfigNode& item : node.items) relocate(item, location);
+  for (ConfigEntry& entry : node.entries) {
+    entry.location = location;
+    relocate(entry.value, location);
+  }
+}
+
+ConfigLocation location_of_option(const std::string& option, const std::string& value, int index) {
+  return {.where = concat(option, ' ', value), .directory = "", .order = kOptionsOrder + index};
+}
+
+void apply_options(ConfigNode& section, const std::vector<KeyOverride>& options) {
+  int index = 0;
+  for (const KeyOverride& given : options) {
+    ConfigNode value = ConfigNode::scalar(given.value, /*quoted=*/false);
+    value.location = location_of_option(given.option, given.value, index++);
+    // A key that two options give stays there twice, which the reader refuses.
+    std::erase_if(section.entries, [&](const ConfigEntry& old) {
+      return old.key == given.key && old.location.order < kOptionsOrder;
+    });
+    section.entries.push_back({given.key, value.location, std::move(value)});
+  }
 }
 
 std::map<std::string, std::string> flat_keys(const ConfigNode& node) {

@@ -68,6 +68,20 @@ ConfigNode parse_config_file(const std::string& path);
 bool apply_override(ConfigNode& root, const std::string& override_text, int index,
                     std::vector<ConfigProblem>& problems);
 
+/// A key and its value, as an option of a command line gives them.
+struct KeyOverride {
+  std::string option;  ///< "--beam-size", for messages
+  std::string key;     ///< "num_beams"
+  std::string value;
+};
+/// Sets the keys of a section, which must be a map, as options give them: after all of
+/// apply_override().
+void apply_options(ConfigNode& section, const std::vector<KeyOverride>& options);
+/// The place of a value that an option gives, `index` of them before it.
+ConfigLocation location_of_option(const std::string& option, const std::string& value, int index);
+/// Gives a node, and all in it, one place.
+void relocate(ConfigNode& node, const ConfigLocation& location);
+
 /// YAML in block style that parses back to an equal tree; only Unicode's 66 noncharacters, which no
 /// text holds, become U+FFFD.
 std::string to_yaml(const ConfigNode& node);

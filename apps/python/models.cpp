@@ -74,7 +74,7 @@ std::unique_ptr<Model> load(const std::string& path, const std::string& device,
   }
   TrainedModel::Options options{.device = device, .batch_size = batch_size};
   options.weights.format = format_of(weights);
-  std::vector<SearchOverride> languages;
+  std::vector<KeyOverride> languages;
   for (const auto& [key, value] : {std::pair("source_language", &source_language),
                                    std::pair("target_language", &target_language)}) {
     if (!value->empty()) languages.push_back({concat(key, " ="), key, *value});

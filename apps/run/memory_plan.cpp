@@ -9,12 +9,12 @@
 #include <fstream>
 #include <limits>
 
-#include "apps/config/byte_count.h"
 #include "apps/run/updates.h"
 #include "apps/tasks/dry_training.h"
 #include "apps/tasks/models.h"
 #include "apps/tasks/packed_search.h"
 #include "apps/tasks/task.h"
+#include "core/base/byte_count.h"
 #include "core/base/progress.h"
 #include "core/cpu/parallel.h"
 #include "core/device.h"

@@ -9,6 +9,7 @@
 #include "apps/config/reference.h"
 #include "apps/config/schema.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "data/files/files.h"
 
 namespace tapestry {
@@ -45,7 +46,12 @@ std::string write_share(const CLI::App& app, const std::string& folder) {
 std::string answer_of(const HelpArguments& arguments) {
   const CLI::App& app = *arguments.program;
   if (arguments.markdown) return key_reference_markdown();
-  if (arguments.schema) return config_schema();
+  if (arguments.schema) {
+    if (arguments.word.empty()) return config_schema();
+    if (arguments.word == "serve") return serve_schema();
+    fail(ErrorKind::kConfig, "[help] --schema is of all keys, or with `serve` of its file, got '",
+         printable(arguments.word), "'.");
+  }
   if (!arguments.share.empty()) return write_share(app, arguments.share);
   for (const Shell& shell : shells()) {
     if (arguments.completion == shell.name) return shell.script(app);
@@ -80,7 +86,8 @@ void add_help(CLI::App& app, HelpArguments& arguments) {
                      "command, or key or section of a config, such as training.optimizer"),
       app.add_flag("--markdown", arguments.markdown, "all keys, as the page configs/README.md"),
       app.add_flag("--schema", arguments.schema,
-                   "all keys, as the JSON Schema configs/schema.json, which editors know"),
+                   "all keys, as the JSON Schema configs/schema.json, which editors know; with the "
+                   "word serve those of its file"),
       app.add_option("--completion", arguments.completion,
                      "the script by which a shell completes commands, options and keys: "
                      "source <(tapestry help --completion bash)")
@@ -88,9 +95,10 @@ void add_help(CLI::App& app, HelpArguments& arguments) {
       app.add_option("--share", arguments.share,
                      "writes manual pages and the scripts of all shells into this folder, as an "
                      "installation has them below share")};
-  for (CLI::Option* one : ways) {
-    for (CLI::Option* other : ways) {
-      if (one != other) one->excludes(other);
+  for (size_t i = 0; i < ways.size(); ++i) {
+    for (size_t j = i + 1; j < ways.size(); ++j) {
+      const bool schema_of_a_word = i == 0 && j == 2;
+      if (!schema_of_a_word) ways[i]->excludes(ways[j]);
     }
   }
 }

@@ -146,7 +146,8 @@ std::string config_page() {
       kind += (entry.preset == "required" ? "; " : "; default: ") + entry.preset;
     }
     page += tagged(bold(entry.name), entry.meaning);
-    page += concat(".br\n", plain(concat(kind, "; tasks: ", entry.tasks)), '\n');
+    if (!entry.tasks.empty()) kind += "; tasks: " + entry.tasks;
+    page += concat(".br\n", plain(kind), '\n');
   }
   return page + heading("See also") + "tapestry(1), tapestry\\-train(1)\n";
 }

@@ -53,7 +53,7 @@ Wanted::Wanted(const Service& service, const ServedModel& model, const Call& cal
   options.presence_penalty = call.number("presence_penalty", options.presence_penalty);
   options.max_repeat = call.integer("max_repeat", options.max_repeat);
   options.seed = call.seed() ? *call.seed() : std::random_device()();
-  const int64_t most = service.arguments().max_tokens;
+  const int64_t most = service.options().max_tokens;
   const char* const field =
       call.has("max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
   const int64_t usual = options.max_new_tokens > 0 ? options.max_new_tokens : usual_tokens;

@@ -67,7 +67,7 @@ KeptFiles& kept_files() {
 std::string translated_file(const Service& service, ServedModel& model, const std::string& text,
                             RequiredTexts* required, const CallEnd& end) {
   const std::vector<std::string> lines = lines_of_text(text);
-  const int64_t at_once = std::clamp<int64_t>(service.arguments().max_queue / 4, 1, 64);
+  const int64_t at_once = std::clamp<int64_t>(service.options().max_queue / 4, 1, 64);
   SearchOptions options = model.config().generation;
   options.n_best = 1;
   const Service::Admitted admitted(service, std::min(at_once, std::ssize(lines)));

@@ -42,12 +42,12 @@ std::shared_ptr<const ModelFacts> facts_of(const std::string& path, const Weight
 
 }  // namespace
 
-ModelShelf::ModelShelf(std::vector<Place> places, const ServedModel::Options& options,
+ModelShelf::ModelShelf(const std::vector<ServedPlace>& places, const ServedModel::Options& options,
                        std::optional<int64_t> most_bytes)
     : options_(options), most_bytes_(most_bytes) {
-  for (Place& place : places) {
-    Slot slot{.place = std::move(place)};
-    slot.facts = facts_of(slot.place.path, options_.format);
+  for (const ServedPlace& place : places) {
+    Slot slot{.place = place};
+    slot.facts = facts_of(place.path, options_of(slot).format);
     if (most_bytes_ && slot.facts->bytes > *most_bytes_) {
       fail(ErrorKind::kConfig, "[serve] the weights of ", slot.place.name, " take ",
            slot.facts->bytes, " bytes, --memory allows ", *most_bytes_, '.');
@@ -57,8 +57,14 @@ ModelShelf::ModelShelf(std::vector<Place> places, const ServedModel::Options& op
   }
 }
 
+ServedModel::Options ModelShelf::options_of(const Slot& slot) const {
+  ServedModel::Options options = options_;
+  if (slot.place.weights) options.format = *slot.place.weights;
+  return options;
+}
+
 std::shared_ptr<ServedModel> ModelShelf::load(const Slot& slot) const {
-  return std::make_shared<ServedModel>(slot.place.name, slot.place.path, options_);
+  return std::make_shared<ServedModel>(slot.place.name, slot.place.path, options_of(slot));
 }
 
 void ModelShelf::put(Slot& slot, std::shared_ptr<ServedModel> model) {
@@ -130,7 +136,7 @@ std::shared_ptr<ServedModel> ModelShelf::get(const std::string& name, const Call
 }
 
 void ModelShelf::reload(Slot& slot) {
-  const auto facts = facts_of(slot.place.path, options_.format);
+  const auto facts = facts_of(slot.place.path, options_of(slot).format);
   if (most_bytes_ && facts->bytes > *most_bytes_) {
     fail(ErrorKind::kConfig, "[serve] its weights take ", facts->bytes, " bytes, --memory allows ",
          *most_bytes_, '.');

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/commands/serve/served_model.h"
+#include "apps/config/section_serve.h"
 
 namespace tapestry {
 
@@ -23,13 +24,10 @@ struct ModelFacts {
 
 class ModelShelf {
  public:
-  struct Place {
-    std::string name, path;
-  };
   /// With `most_bytes` models are loaded when they are asked for, and those that have not been used
   /// for longest are freed for others; without it all are loaded here. Throws as ServedModel, and
   /// Error(kConfig) for a model that alone is larger.
-  ModelShelf(std::vector<Place> places, const ServedModel::Options& options,
+  ModelShelf(const std::vector<ServedPlace>& places, const ServedModel::Options& options,
              std::optional<int64_t> most_bytes);
 
   struct Entry {
@@ -55,7 +53,7 @@ class ModelShelf {
 
  private:
   struct Slot {
-    Place place;
+    ServedPlace place;
     std::shared_ptr<const ModelFacts> facts = {};
     std::shared_ptr<ServedModel> loaded = {};
     bool loading = false;
@@ -67,6 +65,7 @@ class ModelShelf {
     int64_t bytes;
   };
 
+  ServedModel::Options options_of(const Slot& slot) const;
   std::shared_ptr<ServedModel> load(const Slot& slot) const;
   // The caller has the lock.
   int64_t bytes_now();

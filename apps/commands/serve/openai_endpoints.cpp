@@ -300,7 +300,7 @@ Reply answer_chat(const Service& service, const Call& call) {
            "' has no chat template; /v1/completions continues "
            "texts.");
   }
-  Wanted wanted(service, model, call, service.arguments().max_tokens);
+  Wanted wanted(service, model, call, service.options().max_tokens);
   wanted.with_tokens = WantedScores::of_chat(call).any;
   const ChatAnswers& chat = model.chat();
   if (!chat.end.empty()) wanted.stop.push_back(chat.end);

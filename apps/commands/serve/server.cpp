@@ -112,13 +112,13 @@ struct Server::Members {
 };
 
 void Server::Members::prepare() {
-  const ServeArguments& arguments = service.arguments();
-  if (!arguments.api_key_file.empty()) keys = read_keys(arguments.api_key_file);
+  const ServeOptions& options = service.options();
+  if (!options.api_key_file.empty()) keys = read_keys(options.api_key_file);
   http.set_socket_options([](int fd) {
     const int yes = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
-  http.set_payload_max_length(static_cast<size_t>(arguments.max_body));
+  http.set_payload_max_length(static_cast<size_t>(options.max_body));
   const auto plain = [this](const httplib::Request& request, httplib::Response& response) {
     answer(request, response, nullptr);
   };
@@ -141,12 +141,12 @@ void Server::Members::prepare() {
 Door::Options Server::Members::door_options() {
   // Texts that are answered have a thread each; what is more is refused at once.
   constexpr int64_t kMostThreads = 512, kOthers = 16;
-  const ServeArguments& arguments = service.arguments();
-  return {.most_connections = arguments.max_connections,
-          .most_body = arguments.max_body,
-          .threads = std::min(kMostThreads, arguments.max_queue + kOthers),
-          .read_seconds = arguments.read_timeout,
-          .send_seconds = arguments.timeout,
+  const ServeOptions& options = service.options();
+  return {.most_connections = options.max_connections,
+          .most_body = options.max_body,
+          .threads = std::min(kMostThreads, options.max_queue + kOthers),
+          .read_seconds = options.read_timeout,
+          .send_seconds = options.timeout,
           .answer =
               [this](Connection& connection, bool last) {
                 answered_here = &connection;
@@ -175,7 +175,7 @@ std::string Server::Members::refusal(int status, const std::string& problem,
 Json Server::Members::body_of(const httplib::Request& request,
                               const httplib::ContentReader& content, const CallEnd& end,
                               bool& is_form) const {
-  const int64_t most = service.arguments().max_body;
+  const int64_t most = service.options().max_body;
   const std::string type = request.get_header_value("Content-Type");
   is_form = !type.starts_with("application/json");
   if (request.is_multipart_form_data()) return read_parts(content, most, end);
@@ -209,7 +209,7 @@ Reply Server::Members::reply_to(const httplib::Request& request,
 // Pages of other origins may ask only if --cors says so; a browser asks before it lets them.
 void Server::Members::add_cors(const httplib::Request& request, httplib::Response& response,
                                Reply& reply) const {
-  const std::string& allowed = service.arguments().cors;
+  const std::string& allowed = service.options().cors;
   const std::string origin = request.get_header_value("Origin");
   if (allowed.empty() || origin.empty()) return;
   if (allowed != "*") response.set_header("Vary", "Origin");
@@ -228,7 +228,7 @@ void Server::Members::answer(const httplib::Request& request, httplib::Response&
   const Clock::time_point begin = answered_here->arrived;
   CallEnd end{.cancelled = answered_here->cancelled};
   end.deadline = begin + std::chrono::duration_cast<Clock::duration>(
-                             std::chrono::duration<double>(service.arguments().timeout));
+                             std::chrono::duration<double>(service.options().timeout));
   {
     const std::lock_guard lock(mutex);
     std::erase_if(running, [](const auto& call) { return call.expired(); });
@@ -290,14 +290,14 @@ void Server::Members::cancel_running() {
 
 Server::Server(Service& service) : members_(std::make_unique<Members>(service)) {
   members_->prepare();
-  const ServeArguments& arguments = service.arguments();
+  const ServeOptions& options = service.options();
   Library& http = members_->http;
-  const bool any = arguments.port == 0;
-  if (any) port_ = http.bind_to_any_port(arguments.host);
-  if (!any && http.bind_to_port(arguments.host, arguments.port)) port_ = arguments.port;
+  const bool any = options.port == 0;
+  if (any) port_ = http.bind_to_any_port(options.host);
+  if (!any && http.bind_to_port(options.host, options.port)) port_ = options.port;
   if (port_ <= 0) {
-    fail(ErrorKind::kRuntime, "[serve] cannot listen on ", arguments.host, ':', arguments.port,
-         ": ", std::strerror(errno), '.');
+    fail(ErrorKind::kRuntime, "[serve] cannot listen on ", options.host, ':', options.port, ": ",
+         std::strerror(errno), '.');
   }
   // The library's queue of connections has room for five.
   ::listen(http.listening(), SOMAXCONN);
@@ -314,7 +314,7 @@ void Server::run() {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     const Clock::time_point begin = Clock::now();
-    while (!done.load() && seconds_since(begin) < members_->service.arguments().grace) {
+    while (!done.load() && seconds_since(begin) < members_->service.options().grace) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     if (done.load()) return;

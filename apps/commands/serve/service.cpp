@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "apps/commands/serve/http_error.h"
-#include "apps/config/byte_count.h"
 #include "apps/tasks/task.h"
+#include "core/base/byte_count.h"
 #include "core/base/printable.h"
 #include "core/base/text.h"
 
@@ -42,48 +42,19 @@ std::string ServeMetrics::text(int64_t texts_now, const std::string& more) const
 
 namespace {
 
-std::vector<ModelShelf::Place> places_of(const std::vector<std::string>& words) {
-  std::vector<ModelShelf::Place> places;
-  for (const std::string& word : words) {
-    const size_t at = word.find('=');
-    if (at == 0 || at == std::string::npos || at + 1 == word.size()) {
-      fail(ErrorKind::kConfig, "[serve] expected --model NAME=DIR, got '", word, "'.");
-    }
-    const std::string name = word.substr(0, at);
-    const auto fits = [](unsigned char c) {
-      return std::isalnum(c) != 0 || std::string_view("-_.:/").find(c) != std::string_view::npos;
-    };
-    if (!std::ranges::all_of(name, fits)) {
-      fail(ErrorKind::kConfig, "[serve] a model's name has letters, digits and -_.:/, got '",
-           printable(name), "'.");
-    }
-    for (const auto& [other, path] : places) {
-      if (other != name) continue;
-      fail(ErrorKind::kConfig, "[serve] two models have the name '", name, "': ", path, " and ",
-           word.substr(at + 1), '.');
-    }
-    places.push_back({name, word.substr(at + 1)});
-  }
-  return places;
-}
-
-std::optional<int64_t> most_bytes_of(const std::string& memory) {
-  if (memory.empty()) return std::nullopt;
-  const std::optional<int64_t> bytes = byte_count(memory);
-  if (bytes) return bytes;
-  fail(ErrorKind::kConfig, "[serve] expected --memory in bytes, as in 4GB or 1.5 GiB, got '",
-       printable(memory), "'.");
+ServedModel::Options model_options(const ServeOptions& options) {
+  ServedModel::Options model{.device = options.device, .batch_size = options.batch_size};
+  model.format.format = options.weights;
+  return model;
 }
 
 }  // namespace
 
-Service::Service(const ServeArguments& arguments)
-    : arguments_(arguments),
-      models_(std::make_unique<ModelShelf>(places_of(arguments.models),
-                                           ServedModel::Options{.device = arguments.compute.device,
-                                                                .format = arguments.format,
-                                                                .batch_size = arguments.batch_size},
-                                           most_bytes_of(arguments.memory))) {}
+Service::Service(const ServeOptions& options)
+    : options_(options),
+      models_(std::make_unique<ModelShelf>(
+          options.models, model_options(options),
+          options.memory.empty() ? std::nullopt : byte_count(options.memory))) {}
 
 std::shared_ptr<ServedModel> Service::model_for(const Call& call, Ability ability) const {
   const std::vector<ModelShelf::Entry> entries = models_->entries();
@@ -111,7 +82,7 @@ std::shared_ptr<ServedModel> Service::model_for(const Call& call, Ability abilit
 Service::Admitted::Admitted(const Service& service, int64_t texts)
     : service_(service), texts_(texts) {
   if (service.ends.load()) refuse(503, "the server ends.");
-  const int64_t most = service.arguments_.max_queue;
+  const int64_t most = service.options_.max_queue;
   const int64_t before = service.texts_now_.fetch_add(texts);
   if (before + texts <= most) return;
   service.texts_now_ -= texts;

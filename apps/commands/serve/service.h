@@ -10,31 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "apps/commands/options.h"
 #include "apps/commands/serve/call.h"
 #include "apps/commands/serve/door/door_counts.h"
 #include "apps/commands/serve/model_shelf.h"
+#include "apps/config/section_serve.h"
 
 namespace tapestry {
-
-struct ServeArguments {
-  std::vector<std::string> models = {};  ///< NAME=DIR
-  ComputeArguments compute = {};
-  WeightChoice format = {};
-  std::string host = "127.0.0.1";
-  int port = 8080;
-  std::string api_key_file = {};   ///< a key in each line, or ""
-  std::string memory = {};         ///< byte_count() of models that are loaded on demand, or ""
-  std::string cors = {};           ///< an origin whose pages may ask, "*": any, or ""
-  int64_t batch_size = 64;         ///< requests that a thread searches at a time
-  int64_t max_body = 1 << 20;      ///< bytes
-  int64_t max_queue = 256;         ///< texts that are answered or wait
-  int64_t max_tokens = 4096;       ///< of an answer
-  int64_t max_connections = 4096;  ///< open at a time
-  double read_timeout = 10;        ///< seconds in which a request arrives
-  double timeout = 120;            ///< seconds of an answer
-  double grace = 10;               ///< seconds that answers have after SIGTERM
-};
 
 /// Counts for /metrics.
 class ServeMetrics {
@@ -51,10 +32,10 @@ class ServeMetrics {
 
 class Service {
  public:
-  /// Throws Error(kConfig) for names that are wrong or given twice, and as ModelShelf.
-  explicit Service(const ServeArguments& arguments);
+  /// Throws as ModelShelf.
+  explicit Service(const ServeOptions& options);
 
-  const ServeArguments& arguments() const { return arguments_; }
+  const ServeOptions& options() const { return options_; }
   ModelShelf& models() const { return *models_; }
   /// The model that a call names, or the first that can do it. Throws HttpError(404, 400), and as
   /// ModelShelf::get().
@@ -81,7 +62,7 @@ class Service {
   std::atomic<bool> ends{false};
 
  private:
-  const ServeArguments arguments_;
+  const ServeOptions options_;
   std::unique_ptr<ModelShelf> models_;
   mutable std::atomic<int64_t> texts_now_{0};
   mutable ServeMetrics metrics_;

@@ -42,7 +42,8 @@ inline nlohmann::json json_of(const ConfigNode& node) {
 
 class SchemaCheck {
  public:
-  SchemaCheck() : document_(nlohmann::json::parse(config_schema())) {
+  explicit SchemaCheck(const std::string& schema = config_schema())
+      : document_(nlohmann::json::parse(schema)) {
     valijson::SchemaParser parser(valijson::SchemaParser::kDraft7);
     parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(document_), schema_);
   }

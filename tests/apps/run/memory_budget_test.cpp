@@ -1,9 +1,9 @@
 // A budget of memory: what it chooses, that an update stays what it is, and that a run keeps it.
 #include <gmock/gmock.h>
 
-#include "apps/config/byte_count.h"
 #include "apps/run/memory_plan.h"
 #include "apps/tasks/answers/placeholders.h"
+#include "core/base/byte_count.h"
 #include "tests/apps/tiny_runs.h"
 
 namespace tapestry {

@@ -74,6 +74,27 @@ TEST_F(ServeTest, SighupReadsTheModelsAgain) {
   EXPECT_EQ(server.end(), 0) << server.log();
 }
 
+TEST_F(ServeTest, AFileNamesModelsWithWeightsOfTheirOwn) {
+  const std::string path = folder_->path("translation");
+  model("translation");
+  write_file(folder_->path("serve.yaml"),
+             concat("serve:\n  max_queue: 3\n  models:\n    - {name: full, path: \"", path,
+                    "\"}\n    - {name: small, path: \"", path, "\", weights: int8}\n"));
+  ServerProcess server(*folder_, {folder_->path("serve.yaml"), "serve.max_queue=2"});
+  EXPECT_GT(entry_of(server, "full").at("bytes").get<int64_t>(),
+            3 * entry_of(server, "small").at("bytes").get<int64_t>());
+  const std::string text = sentences()[0];
+  for (const auto& [name, option] : {std::pair("full", ""), {"small", " --weights int8"}}) {
+    const std::string expected =
+        folder_->output(concat("translate --model translation", option), text + '\n');
+    const HttpAnswer answer = server.post("/translate", {{"q", text}, {"model", name}});
+    EXPECT_EQ(answer.json().at("translatedText").get<std::string>() + '\n', expected) << name;
+  }
+  const std::vector<std::string> three(3, text);
+  EXPECT_THAT(server.post("/translate", {{"q", three}}).body, HasSubstr("at most 2 texts"));
+  EXPECT_EQ(server.end(), 0) << server.log();
+}
+
 TEST_F(ServeTest, ModelsAreLoadedOnDemandUnderMemory) {
   const std::vector<std::string> models = {"--model", model("translation"), "--model", model("clm"),
                                            "--model", model("chat")};
@@ -125,8 +146,9 @@ TEST_F(ServeTest, ModelsAreLoadedOnDemandUnderMemory) {
       folder_->run(concat("serve --port 0 --model ", model("translation"), " --memory ", most / 3));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("bytes, --memory allows "));
-  EXPECT_THAT(folder_->run("serve --port 0 --model a=clm --memory much").err,
-              HasSubstr("expected --memory in bytes, as in 4GB or 1.5 GiB, got 'much'."));
+  EXPECT_THAT(
+      folder_->run("serve --port 0 --model a=clm --memory much").err,
+      HasSubstr("--memory much: 'serve.memory' must be a size such as 4GB or 1.5 GiB, got"));
   EXPECT_GT(sum, most);
 }
 

@@ -125,7 +125,7 @@ TEST_F(ServeTest, StartsOnlyWithWhatItCanServe) {
   EXPECT_THAT(error("--model a"),
               HasSubstr("2 error: [serve] expected --model NAME=DIR, got 'a'."));
   EXPECT_THAT(error("--model a=clm --model a=mlm"),
-              HasSubstr("[serve] two models have the name 'a': clm and mlm."));
+              HasSubstr("2 error: --model a=mlm: two models have the name 'a': clm and mlm."));
   EXPECT_THAT(error("--model 'a\"b=clm'"), HasSubstr("a model's name has letters, digits and"));
   EXPECT_THAT(error("--model a=nothing"), HasSubstr("nothing"));
   EXPECT_THAT(error("--model a=clm --api-key-file chat.jinja2"), HasSubstr("chat.jinja2"));

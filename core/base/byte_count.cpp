@@ -1,4 +1,4 @@
-#include "apps/config/byte_count.h"
+#include "core/base/byte_count.h"
 
 #include <cmath>
 #include <cstdlib>
