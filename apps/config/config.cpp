@@ -219,6 +219,15 @@ CorpusSpec like(const CorpusSpec& learnt, const ConfigNode& keys) {
   return corpus;
 }
 
+// True for what Tapestry writes into a run or a checkpoint: every key, whether anybody asked for it
+// or not.
+bool is_written_out(const ConfigNode& root) {
+  if (root.find("cuda_graphs") == nullptr || root.find("distributed") == nullptr) return false;
+  const Config config = read_tree(root, {.check_files = false, .complain = false});
+  const auto name = [](const auto& entry) -> const std::string& { return entry.first; };
+  return std::ranges::equal(flat_keys(resolve(config)), flat_keys(root), {}, name, name);
+}
+
 // An override of data.rows turns the file's length of a row into that of the other kind. Blocks are
 // never overlong.
 void follow_rows(ConfigNode& root) {
@@ -281,13 +290,14 @@ Config load_config(const ConfigSource& source, const std::vector<std::string>& o
                                 : parse_config_file(source.path);
   bool has_model = root.find("model") != nullptr;
   for (const std::string& override : overrides) has_model |= override.starts_with("model=");
+  ConfigReadOptions options;
+  options.check_files = check_files;
+  options.of_overrides_only = !overrides.empty() && is_written_out(root);
   std::vector<ConfigProblem> problems;
   for (size_t i = 0; i < overrides.size(); ++i) {
     apply_override(root, overrides[i], static_cast<int>(i), problems);
   }
   follow_rows(root);
-  ConfigReadOptions options;
-  options.check_files = check_files;
   BeginConfig begin;
   if (pretrained && !has_model && root.kind == ConfigNode::Kind::kMap) {
     const RunPaths paths = paths_of(root);

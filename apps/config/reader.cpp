@@ -99,7 +99,9 @@ void ConfigSection::demand(const std::string& key) {
 }
 
 void ConfigSection::refuse(const std::string& key, const std::string& why) {
-  if (take(key) == nullptr || !session_.options().refuse_unused) return;
+  const ConfigReadOptions& options = session_.options();
+  if (take(key) == nullptr || !options.refuse_unused) return;
+  if (options.of_overrides_only && !location_of(key).is_override()) return;
   session_.add(location_of(key), concat('\'', full_name(key), "' has no effect ", why, '.'));
 }
 

@@ -262,10 +262,11 @@ class ConfigSection {
 };
 
 struct ConfigReadOptions {
-  bool require_keys = true;   ///< a demanded key that is absent is an error
-  bool check_files = true;    ///< input files must exist and be readable
-  bool refuse_unused = true;  ///< a key that has no effect beside the others is an error
-  bool complain = true;       ///< false: errors are ignored, and nothing is thrown
+  bool require_keys = true;        ///< a demanded key that is absent is an error
+  bool check_files = true;         ///< input files must exist and be readable
+  bool refuse_unused = true;       ///< a key that has no effect beside the others is an error ...
+  bool of_overrides_only = false;  ///< ... if it is an override
+  bool complain = true;            ///< false: errors are ignored, and nothing is thrown
   std::vector<ConfigKey>* keys = nullptr;  ///< takes every key that was met, in its order
 };
 

@@ -291,14 +291,14 @@ void bind_questions(ConfigSection& s, CorpusSpec& corpus) {
         s, corpus, *format, CorpusSpec::Kind::kQuestions,
         {{"context_column", &CorpusSpec::context_column,
           "Column of the text that holds the answer, by number from 1 or by name (csv, jsonl, "
-          "parquet: "
-          "context)."},
+          "parquet: context)."},
          {"question_column", &CorpusSpec::question_column,
           "Column of the question: its number from 1, or its name. tsv: 2; csv, jsonl, parquet: "
           "question."},
          {"answer_column", &CorpusSpec::answer_column,
           "Column of the answer, which stands in the context, by number from 1 or by name (csv, "
-          "jsonl, parquet: answer)."},
+          "jsonl, parquet: answer). Without it a jsonl or parquet may have lists of answers, "
+          "answers.text and answers.answer_start, the first of which is learnt."},
          {"answer_start_column", &CorpusSpec::answer_start_column,
           "Column of the character of the context where it begins, from 0, by number from 1 or by "
           "name (csv, jsonl, parquet: answer_start)."}});

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -154,12 +155,43 @@ void read_squad(const std::string& path, Collector& collector) {
   }
 }
 
+// Questions of one answer have it in two columns. Where lists are kept, they may have several as
+// `datasets` has them: {"answers": {"text": [...], "answer_start": [...]}}.
+constexpr const char* kAnswerLists[] = {"answers.text", "answers.answer_start"};
+
+// Adds the answers of such lists, of which none says that there is none. False if one is not in the
+// context, or if the lists have other lengths.
+bool add_listed(const std::string& texts, const std::string& starts, const std::string& place,
+                Question& question) {
+  const auto items = [](const std::string& list) {
+    std::vector<std::string> items;
+    if (list.empty()) return items;
+    std::istringstream stream(list);
+    for (std::string item; std::getline(stream, item, RecordField::kListSeparator);) {
+      items.push_back(item);
+    }
+    return items;
+  };
+  const std::vector<std::string> answers = items(texts), places = items(starts);
+  if (answers.size() != places.size()) {
+    fail(ErrorKind::kData, "[data] ", place, ": 'answers' has ", answers.size(), " texts and ",
+         places.size(), " places.");
+  }
+  bool well_formed = true;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    Record answer(place);
+    answer.add(kAnswerLists[1], places[i]);
+    well_formed &= Collector::add_answer(question, answers[i], answer.integer(kAnswerLists[1]));
+  }
+  return well_formed;
+}
+
 // A record of a file as one that was written by itself would be.
 Record record_of(const RecordValues& values, const std::string& place) {
   static constexpr const char* kNames[] = {"context",      "question", "answer",
                                            "answer_start", "id",       "is_impossible"};
   Record record(place);
-  for (size_t i = 0; i < values.texts.size(); ++i) {
+  for (size_t i = 0; i < std::size(kNames); ++i) {
     if (values.present[i] != 0) record.add(kNames[i], values.texts[i]);
   }
   return record;
@@ -173,12 +205,19 @@ void read_records(CorpusSpec spec, Collector& collector) {
                        .optional = true,
                        .asked_for = column != usual && !is_column_number(column)};
   };
-  const auto reader = open_records(spec.records, {{spec.context_column},
-                                                  {spec.question_column},
-                                                  answers(spec.answer_column, "answer"),
-                                                  answers(spec.answer_start_column, "answer_start"),
-                                                  {.name = "id", .optional = true},
-                                                  {.name = "is_impossible", .optional = true}});
+  std::vector<RecordField> fields = {{spec.context_column},
+                                     {spec.question_column},
+                                     answers(spec.answer_column, "answer"),
+                                     answers(spec.answer_start_column, "answer_start"),
+                                     {.name = "id", .optional = true},
+                                     {.name = "is_impossible", .optional = true}};
+  const size_t lists = fields.size();
+  if (!spec.records.format->has_columns) {
+    for (const char* name : kAnswerLists) {
+      fields.push_back({.name = name, .optional = true, .list = true});
+    }
+  }
+  const auto reader = open_records(spec.records, fields);
   std::shared_ptr<const std::string> context;
   RecordValues values;
   while (!collector.is_full()) {
@@ -203,9 +242,16 @@ void read_records(CorpusSpec spec, Collector& collector) {
       const Record record = record_of(values, reader->place());
       Question question = question_of(record, context);
       context = question.context;
-      const bool answered = !record.flag("is_impossible", false) && record.has("answer");
-      const bool well_formed = !answered || Collector::add_answer(question, record.text("answer"),
-                                                                  record.integer("answer_start"));
+      bool well_formed = true;
+      if (record.flag("is_impossible", false)) {
+        // Its answers, if it has some, are those that mislead.
+      } else if (record.has("answer")) {
+        well_formed =
+            Collector::add_answer(question, record.text("answer"), record.integer("answer_start"));
+      } else if (values.texts.size() > lists) {
+        well_formed =
+            add_listed(values.texts[lists], values.texts[lists + 1], record.place(), question);
+      }
       return std::pair(std::move(question), well_formed);
     });
   }

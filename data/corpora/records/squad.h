@@ -26,7 +26,8 @@ struct Question {
 };
 
 /// Reads the questions of a `squad` (one JSON document: data, paragraphs, qas) or a `jsonl` (each
-/// line with context, question, answer and answer_start, which counts Unicode characters; or with
+/// line with context, question, answer and answer_start, which counts Unicode characters; in a
+/// jsonl or parquet also with lists of them in `answers`, whose first one is learnt; or with
 /// is_impossible: true, or without answer, as in an input). Blank questions and contexts and
 /// answers that do not stand at their place are dropped and counted. Throws Error(kData) naming the
 /// place of what is missing or of another kind.

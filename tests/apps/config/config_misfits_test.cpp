@@ -286,5 +286,29 @@ TEST_F(TaskConfigTest, DocumentMaskDoesNotGoWithGraphs) {
 INSTANTIATE_TEST_SUITE_P(All, TaskMisfitTest, testing::ValuesIn(kMisfits),
                          [](const auto& info) { return info.param.name; });
 
+// What Tapestry writes has every key, so a change of one takes the effect of others.
+TEST_F(TaskConfigTest, KeysOfAWrittenConfigGiveWayToOverrides) {
+  const std::string written = to_yaml(load("clm", {"training.optimizer.betas=[0.8,0.9]"}));
+  const auto changed = [&](const std::vector<std::string>& overrides) {
+    return load_config(write(written), overrides);
+  };
+  EXPECT_EQ(changed({"training.optimizer.name=sgd"}).training.max_steps, 10);
+  EXPECT_EQ(changed({"data.rows=documents"}).data.rows, TextRows::kDocuments);
+  const std::string talks = concat("data.train=", kCorpora.at("chat"));
+  EXPECT_TRUE(examples_of(changed({talks})).prompted);
+  EXPECT_TRUE(examples_of(load_config({"config.json", to_json(load("clm"))}, {talks},
+                                      /*check_files=*/false))
+                  .prompted);
+  // An override without effect is wrong as ever, and so is a key of a file that somebody wrote.
+  EXPECT_EQ(error_of(written, {"training.optimizer.name=sgd", "training.optimizer.eps=1"}),
+            "command line: training.optimizer.eps=1: 'training.optimizer.eps' has no effect with "
+            "name: sgd.");
+  EXPECT_EQ(error_of(concat("task: clm\noutput_dir: run\ndata: {train: ", kCorpora.at("clm"),
+                            ", block_size: 8}\ntraining: {max_steps: 10}\n"
+                            "distributed: {parts: 1}\ncuda_graphs: false\n"),
+                     {talks}),
+            "c.yaml:3:49: 'data.block_size' has no effect with messages; see max_length.");
+}
+
 }  // namespace
 }  // namespace tapestry

@@ -119,6 +119,32 @@ TEST_F(Questions, AreReadFromRecords) {
       HasSubstr("q.jsonl:1: has the fields answer, context, question; 'answer_start' is none"));
 }
 
+// As `datasets` writes SQuAD.
+TEST_F(Questions, MayHaveListsOfAnswers) {
+  FilterCounts counts;
+  const auto questions = read_questions(
+      jsonl(
+          R"({"id": "1", "context": "ä b", "question": "Q", "answers": {"text": ["b", "ä b"], "answer_start": [2, 0]}}
+{"id": "2", "context": "ä b", "question": "R", "answers": {"text": [], "answer_start": []}}
+{"id": "3", "context": "ä b", "question": "S", "answers": {"answer_start": [2], "text": ["c"]}}
+{"id": "4", "context": "ä b", "question": "S", "answers": {"answer_start": [2, 0], "text": ["b"]}}
+{"id": "5", "context": "ä b", "question": "S", "answers": {"answer_start": ["two"], "text": ["b"]}}
+{"id": "6", "context": "ä b", "question": "S", "answers": {"answer_start": 2, "text": "b"}}
+{"id": "7", "context": "ä b", "question": "S", "is_impossible": true, "answers": {"text": ["b"], "answer_start": [2]}}
+)"),
+      counts);
+  ASSERT_EQ(questions.size(), 3u);
+  ASSERT_EQ(questions[0].answers.size(), 2u);
+  EXPECT_EQ(questions[0].answers[0].text, "b");
+  EXPECT_EQ(questions[0].answers[0].begin, 3);
+  EXPECT_EQ(questions[0].answers[1].text, "ä b");
+  EXPECT_TRUE(questions[1].answers.empty());
+  EXPECT_EQ(questions[2].id, "7");
+  EXPECT_TRUE(questions[2].answers.empty());
+  EXPECT_EQ(counts.read, 7);
+  EXPECT_EQ(counts.of(Drop::kMalformed), 4);
+}
+
 TEST_F(Questions, OfATableNeedTheColumnsThatSomebodyNames) {
   const auto csv = [&](const std::string& text, const char* answer) {
     CorpusSpec spec;
