@@ -73,6 +73,20 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
   return tensor;
 }
 
+Tensor Tensor::over(void* elements, std::shared_ptr<void> owner, const Shape& shape, DType dtype) {
+  const auto address = reinterpret_cast<uintptr_t>(elements);
+  check(owner != nullptr && (elements != nullptr || shape.numel() == 0), "tensor",
+        "memory without an owner, or none.");
+  check(address % static_cast<uintptr_t>(size_of(dtype)) == 0, "tensor",
+        "expected elements at multiples of ", size_of(dtype), " bytes, got an odd address.");
+  Tensor tensor;
+  tensor.storage_ = std::move(owner);
+  tensor.pointer_ = elements;
+  tensor.shape_ = shape;
+  tensor.dtype_ = dtype;
+  return tensor;
+}
+
 Tensor Tensor::reshape(const Shape& shape) const {
   check(shape.numel() == numel(), "reshape", "element counts differ: ", shape_, " to ", shape, '.');
   Tensor result = *this;

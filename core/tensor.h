@@ -39,6 +39,10 @@ class Tensor {
     return tensor;
   }
 
+  /// Over row-major host memory that `owner` keeps alive; nothing is copied. Throws unless the
+  /// elements are aligned.
+  static Tensor over(void* elements, std::shared_ptr<void> owner, const Shape& shape, DType dtype);
+
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
   int64_t numel() const { return shape_.numel(); }

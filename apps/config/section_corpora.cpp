@@ -336,11 +336,12 @@ void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
 }
 
 void bind_labelled_texts(ConfigSection& s, CorpusSpec& corpus) {
+  corpus.label_lists = true;
   bind_label_columns(
       s, corpus, &chosen_format(s, corpus, kTsv),
       "Column of the label, by number from 1 or by name (csv, jsonl, parquet: label): of a "
       "text_regression a number, of multi_label names with commas between them, or "
-      "- for none.");
+      "- for none; in a jsonl or parquet also a list of them.");
 }
 
 // Words with a tag each.

@@ -243,12 +243,21 @@ Shape shape_of(const std::vector<int64_t>& sizes) {
   return {sizes.data(), static_cast<int>(sizes.size())};
 }
 
-Tensor tensor_of(const Array& array) {
+namespace {
+
+template <class... Args>
+Shape shape_of(const nb::ndarray<Args...>& array) {
   std::vector<int64_t> sizes;
   for (size_t axis = 0; axis < array.ndim(); ++axis) {
     sizes.push_back(static_cast<int64_t>(array.shape(axis)));
   }
-  const Shape shape = shape_of(sizes);
+  return shape_of(sizes);
+}
+
+}  // namespace
+
+Tensor tensor_of(const Array& array) {
+  const Shape shape = shape_of(array);
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kBFloat16}) {
     if (array.dtype() != dlpack_of(dtype)) continue;
     Tensor tensor = Tensor::empty(shape, dtype);
@@ -269,10 +278,35 @@ Tensor tensor_of(const Array& array) {
   throw nb::type_error("expected an array of float32, float64, bfloat16, int32 or int64");
 }
 
+Tensor tensor_over(const nb::object& array) {
+  using Writable = nb::ndarray<nb::c_contig, nb::device::cpu>;
+  Writable held;
+  if (nb::try_cast(array, held, /*convert=*/false)) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kBFloat16}) {
+      if (held.dtype() != dlpack_of(dtype)) continue;
+      // A tensor may end where the GIL is not held, and after Python has ended.
+      const std::shared_ptr<void> owner(new Writable(held), [](void* p) {
+        if (Py_IsInitialized() == 0) return;
+        const nb::gil_scoped_acquire acquired;
+        delete static_cast<Writable*>(p);
+      });
+      return Tensor::over(held.data(), owner, shape_of(held), dtype);
+    }
+  }
+  throw nb::type_error(
+      "expected a contiguous array of float32, float64, bfloat16 or int32 that may be written, in "
+      "host memory; Tensor(array) copies others");
+}
+
 nb::object array_of(const Tensor& tensor) { return exported<nb::numpy>(tensor); }
 
 void bind_tensors(nb::module_& module) {
   bind_tensor(module);
+  module.def("from_dlpack", tensor_over, "array"_a,
+             nb::sig("def from_dlpack(array: object) -> Tensor"),
+             "A Tensor over the memory of an array of NumPy, PyTorch or whatever has DLPack or a "
+             "buffer: what is written into one is seen in the other. TypeError where it would have "
+             "to be copied.");
   bind_var(module);
 }
 

@@ -18,6 +18,9 @@ using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 /// Error(kRuntime) for more than four axes and for numbers that int32 does not hold.
 Tensor tensor_of(const Array& array);
 
+/// Over the same memory, which the result keeps alive. Throws nb::type_error where that cannot be.
+Tensor tensor_over(const nb::object& array);
+
 /// Over the same memory, which lives as long as the result.
 nb::object array_of(const Tensor& tensor);
 

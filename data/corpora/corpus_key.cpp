@@ -102,13 +102,14 @@ std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& sp
   // Binds all members: if one is added, this does not compile until it is listed below, or known to
   // change nothing that is read.
   const auto& [source, target, records, source_column, target_column, negative_column, score_column,
-               text_column, label_column, text_pair_column, context_column, question_column,
-               answer_column, answer_start_column, tokens_column, tags_column, x_column, y_column,
-               x_columns, class_column, prompt, answer, messages_column, chosen, rejected,
-               prompt_column, chosen_column, rejected_column, chat, ding, direction, min_words,
-               text, documents, images, labels, squad, conll, range_begin, range_end, split, limit,
-               weight, pair_weights, pair_weight_column, alignments, clean] = spec;
+               text_column, label_column, label_lists, text_pair_column, context_column,
+               question_column, answer_column, answer_start_column, tokens_column, tags_column,
+               x_column, y_column, x_columns, class_column, prompt, answer, messages_column, chosen,
+               rejected, prompt_column, chosen_column, rejected_column, chat, ding, direction,
+               min_words, text, documents, images, labels, squad, conll, range_begin, range_end,
+               split, limit, weight, pair_weights, pair_weight_column, alignments, clean] = spec;
   static_cast<void>(weight);
+  static_cast<void>(label_lists);  // of another task, which reads other labels
   std::vector<std::string> files;
   for (const std::string& key : CorpusSpec::file_keys()) {
     if (!spec.file(key).empty()) files.push_back(key);

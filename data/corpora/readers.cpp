@@ -151,7 +151,7 @@ class RecordPairReader : public FilteringReader {
   /// Two texts of a record, or a text and its label, with what stands beside them.
   static std::unique_ptr<RecordPairReader> of_two(const CorpusSpec& spec, const std::string& first,
                                                   const std::string& second) {
-    std::vector<RecordField> fields = {{first}, {second}};
+    std::vector<RecordField> fields = {{first}, {.name = second, .or_list = spec.label_lists}};
     for (const std::string* column : beside(spec)) {
       if (!column->empty()) fields.push_back({*column});
     }

@@ -118,6 +118,26 @@ TEST(TensorTest, GivesItsMemoryBack) {
   EXPECT_EQ(host_memory().bytes_in_use, before);
 }
 
+TEST(TensorTest, OverOthersMemoryKeepsItsOwner) {
+  const auto values = std::make_shared<std::vector<float>>(std::vector<float>{0, 1, 2, 3, 4, 5});
+  {
+    const Tensor tensor = Tensor::over(values->data(), values, {3, 2}, DType::kFloat32);
+    const Tensor row = tensor.slice(1, 2);
+    EXPECT_EQ(values.use_count(), 3);
+    row.data<float>()[1] = 7;
+    EXPECT_EQ((*values)[3], 7);
+    EXPECT_EQ(tensor.clone().to_vector<float>()[3], 7);
+    EXPECT_EQ(values.use_count(), 3);
+  }
+  EXPECT_EQ(values.use_count(), 1);
+  char* const odd = reinterpret_cast<char*>(values->data()) + 2;
+  EXPECT_NE(
+      message_of([&] { Tensor::over(odd, values, {2}, DType::kFloat32); }).find("multiples of 4"),
+      std::string::npos);
+  EXPECT_NE(message_of([&] { Tensor::over(odd, nullptr, {2}, DType::kBFloat16); }).find("owner"),
+            std::string::npos);
+}
+
 TEST(DispatchTest, FindsTheType) {
   std::string seen;
   const auto note = [&](auto, auto type) { seen = name_of(dtype_of<decltype(type)>); };

@@ -1,6 +1,7 @@
 """A layer as a notebook writes it: its gradients are checked, and it is trained."""
 
 import gc
+import sys
 import unittest
 
 import numpy
@@ -31,6 +32,34 @@ class Tensors(unittest.TestCase):
         self.assertEqual(memoryview(tensor).shape, (2, 3))
         memoryview(tensor)[0, 0] = -1
         self.assertEqual(array[0, 0], -1)
+
+    def test_stand_over_others_memory(self):
+        array = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
+        tensor = tapestry.from_dlpack(array)
+        array[1, 2] = 50
+        self.assertEqual((tensor.shape, tensor.dtype, tensor.numpy()[1, 2]), ((2, 3), "float32", 50))
+        tensor.numpy()[0, 0] = -1
+        self.assertEqual(array[0, 0], -1)
+        before = sys.getrefcount(array)
+        other = tapestry.from_dlpack(array[1:])
+        self.assertGreater(sys.getrefcount(array), before)
+        del array
+        gc.collect()
+        self.assertEqual(other.numpy().tolist(), [[3, 4, 50]])
+        # A parameter learns in the array's own memory.
+        weight = numpy.ones(4)
+        leaf = Var.parameter(tapestry.from_dlpack(weight))
+        with Tape() as tape:
+            tape.backward(ops.sum(leaf * leaf))
+        tapestry.Optimizer({"weight": leaf}, "sgd").step(0.25)
+        self.assertEqual(weight.tolist(), [0.5] * 4)
+        memory = bytearray(8)
+        self.assertEqual(tapestry.from_dlpack(numpy.frombuffer(memory, numpy.int32)).numpy().tolist(), [0, 0])
+        fixed = numpy.ones(3)
+        fixed.flags.writeable = False
+        for wrong in [numpy.arange(6.0).reshape(2, 3).T, numpy.ones(3, numpy.int64), fixed, [1.0], None]:
+            with self.assertRaisesRegex(TypeError, "contiguous array"):
+                tapestry.from_dlpack(wrong)
 
     def test_arrays_outlive_them(self):
         array = Tensor(numpy.full((1000, 7), 3.0)).numpy()

@@ -7,7 +7,7 @@
 
 from . import ops
 from ._tapestry import (
-    Answer, GradcheckResult, Model, Optimizer, Score, Tape, Tensor, Var, evaluate, gradcheck, num_threads,
+    Answer, GradcheckResult, Model, Optimizer, Score, Tape, Tensor, Var, evaluate, from_dlpack, gradcheck, num_threads,
     set_num_threads, train, version,
 )
 from .errors import ConfigError, DataError, DivergedError, Error, OutOfMemoryError
@@ -15,6 +15,6 @@ from .errors import ConfigError, DataError, DivergedError, Error, OutOfMemoryErr
 __version__ = version()
 __all__ = [
     "Answer", "ConfigError", "DataError", "DivergedError", "Error", "GradcheckResult", "Model", "Optimizer",
-    "OutOfMemoryError", "Score", "Tape", "Tensor", "Var", "evaluate", "gradcheck", "num_threads", "ops",
+    "OutOfMemoryError", "Score", "Tape", "Tensor", "Var", "evaluate", "from_dlpack", "gradcheck", "num_threads", "ops",
     "set_num_threads", "train",
 ]

@@ -57,8 +57,9 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   }
   bool start_array(std::size_t) override {
     const int64_t i = wanted();
-    if (i >= 0 && fields_[static_cast<size_t>(i)].list) {
-      set(static_cast<size_t>(i), "", nullptr);
+    if (i >= 0 &&
+        (fields_[static_cast<size_t>(i)].list || fields_[static_cast<size_t>(i)].or_list)) {
+      set(static_cast<size_t>(i), fields_[static_cast<size_t>(i)].list ? "" : kNone, nullptr);
       list_ = i;
       is_first_ = true;
     } else if (depth_ > 0) {
@@ -115,12 +116,16 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   }
   // An item of the list that is asked for.
   bool item(const std::string& value) {
-    std::string& all = values_.texts[static_cast<size_t>(list_)];
-    if (lists_ > 1 || value.find(RecordField::kListSeparator) != std::string::npos) {
-      others_[static_cast<size_t>(list_)] = "a list of other values";
+    const auto at = static_cast<size_t>(list_);
+    const bool list = fields_[at].list;
+    const char separator = list ? RecordField::kListSeparator : ',';
+    if (lists_ > 1 || value.find(separator) != std::string::npos) {
+      others_[at] = list ? "a list of other values" : "a list of texts with commas, or of lists";
+    } else if (!list && (value == kNone || is_blank(value))) {
+      others_[at] = "a list of texts that are blank or -";
     }
-    if (!is_first_) all += RecordField::kListSeparator;
-    all += value;
+    std::string& all = values_.texts[at];
+    all = is_first_ ? value : all + separator + value;
     is_first_ = false;
     return true;
   }
@@ -129,6 +134,8 @@ class FieldCollector : public nlohmann::json_sax<Json> {
     others_[i] = values_.present[i] != 0 ? "several values" : kind;
     values_.present[i] = 1;
   }
+
+  static constexpr const char* kNone = "-";  // of an empty or_list
 
   const std::vector<RecordField>& fields_;
   RecordValues& values_;
@@ -199,9 +206,11 @@ RecordReader::Row JsonlReader::next(RecordValues& values) {
     } else if (field.optional && (kind == "true" || kind == "false")) {
       values.texts[i] = kind;
     } else {
-      const std::string problem =
-          concat("the field '", field.name, "' must be a ",
-                 field.list ? "list of texts" : "text or a number", ", got ", kind);
+      const std::string problem = concat("the field '", field.name, "' must be a ",
+                                         field.list      ? "list of texts"
+                                         : field.or_list ? "text or a list of texts"
+                                                         : "text or a number",
+                                         ", got ", kind);
       return odd(Row::kOdd, problem, [&] { return concat("[data] ", place_, ": ", problem, '.'); });
     }
   }

@@ -75,6 +75,9 @@ struct RecordField {
   /// kListSeparator between them; in other formats a text.
   bool list = false;
   static constexpr char kListSeparator = '\x1f';
+  /// In a jsonl or parquet it may be a list, too, of which the value has each with commas between
+  /// them: "-" of an empty list. Items have no comma, and none is "-" or blank.
+  bool or_list = false;
 
   bool needs_column() const { return !optional || asked_for; }
 };

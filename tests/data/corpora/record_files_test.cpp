@@ -56,6 +56,30 @@ TEST_F(RecordFiles, TsvHasColumnsBetweenTabs) {
   EXPECT_THAT(read(kTsv, gzip(text), {{"2"}}).front(), "1: y");
 }
 
+TEST_F(RecordFiles, AFieldMayBeATextOrAList) {
+  const std::vector<RecordField> fields = {{.name = "l", .or_list = true}, {"t"}};
+  EXPECT_THAT(read(kJsonl,
+                   R"({"t": 1, "l": ["a", "b c", 3]}
+{"l": "a, b", "t": 2}
+{"l": 7, "t": 3}
+{"l": [], "t": 4}
+{"l": ["a"], "t": 5}
+{"l": ["a,b"], "t": 6}
+{"l": ["a", "-"], "t": 7}
+{"l": [" "], "t": 8}
+{"l": ["a", ["b"]], "t": 9}
+{"l": ["a", null], "t": 10}
+{"l": {"a": 1}, "t": 11}
+)",
+                   fields),
+              ElementsAre("1: a,b c,3|1", "2: a, b|2", "3: 7|3", "4: -|4", "5: a|5",
+                          HasSubstr("6: odd (the field 'l' must be a text or a list of texts, got "
+                                    "a list of texts with commas"),
+                          HasSubstr("7: odd"), HasSubstr("8: odd"), HasSubstr("9: odd"),
+                          HasSubstr("10: odd"), HasSubstr("got an object)")));
+  EXPECT_THAT(read(kTsv, "a,b\tx\n", {{.name = "1", .or_list = true}}), ElementsAre("1: a,b"));
+}
+
 TEST_F(RecordFiles, TsvHasAHeaderWhereNamesAreAskedFor) {
   const std::string text = "id\tSaid \tde\n1\ta\tb\n";
   EXPECT_THAT(read(kTsv, text, {{"de"}, {"Said"}}), ElementsAre("2: b|a"));

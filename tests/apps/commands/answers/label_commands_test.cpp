@@ -42,6 +42,21 @@ TEST(LabelCommandsTest, TextsHaveSeveralClasses) {
   EXPECT_GT(figures["micro_f1"].get<double>(), 90);
   EXPECT_EQ(figures["texts"], 20);
   EXPECT_EQ(figures["classes"].size(), 3u);
+  // Classes may be lists, as `datasets` writes them.
+  std::string records;
+  for (const std::string& line : lines_of(read_file(folder.path("valid.several")))) {
+    Json record = {{"label", Json::array()}, {"text", line.substr(line.find('\t') + 1)}};
+    for (const std::string name : {"ba", "ce", "mu"}) {
+      const size_t at = line.find(name);
+      if (at < line.find('\t')) record["label"].push_back(name);
+    }
+    records += record.dump() + '\n';
+  }
+  folder.write("valid.jsonl", records);
+  EXPECT_THAT(records, HasSubstr("\"label\":[]"));
+  EXPECT_THAT(records, HasSubstr("\"label\":[\"ba\",\"ce\"]"));
+  EXPECT_EQ(folder.output("evaluate --model run --data jsonl=valid.jsonl --json"),
+            folder.output("evaluate --model run --data valid --json"));
   // By hand, from what the command answers.
   double right = 0, given = 0, truth = 0;
   for (const std::string& line : lines_of(read_file(folder.path("valid.several")))) {

@@ -115,6 +115,23 @@ TEST_F(TwoTextsTest, ResumeToTheSameBits) {
   expect_equal(folder_.result("whole"), folder_.result("parts"));
 }
 
+// Its labels are codes of languages, but a text alone has none by such a model.
+TEST_F(TwoTextsTest, NeitherDetectALanguageNorShowTheAttentionOfOneText) {
+  std::string lines;
+  for (int i = 0; i < 20; ++i) lines += "de\tba ce\tdi\nen\tfo gu\tha\n";
+  folder_.write("train.pairs", lines);
+  folder_.write("valid.pairs", lines);
+  ASSERT_EQ(train("classification", "run", {"training.max_steps=2"}), 0) << folder_.messages();
+  ServerProcess server(folder_, {"--model", concat("pairs=", folder_.path("run"))});
+  const HttpAnswer detected = server.post("/detect", {{"q", "ba ce"}});
+  EXPECT_EQ(detected.status, 501) << detected.body;
+  const HttpAnswer shown = server.post("/attention", {{"text", "ba ce"}});
+  EXPECT_EQ(shown.status, 400) << shown.body;
+  EXPECT_THAT(shown.body, HasSubstr("reads two texts in a row"));
+  EXPECT_EQ(server.post("/classify", {{"text", "ba ce"}, {"text_pair", "di"}}).status, 200);
+  EXPECT_EQ(server.end(), 0) << server.log();
+}
+
 TEST_F(TwoTextsTest, DocumentsAreRanked) {
   ASSERT_EQ(train("rating", "run", {"training.max_steps=600"}), 0) << folder_.messages();
   const auto numbers =
