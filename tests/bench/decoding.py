@@ -20,7 +20,7 @@ import time
 
 PEER = r"""
 import sys, time, ctranslate2, sentencepiece
-folder, source, output, beams, inter, intra, kind, ratio = sys.argv[1:9]
+folder, source, output, beams, inter, intra, kind, ratio, vmap = sys.argv[1:10]
 begin = time.perf_counter()
 tokenizer = sentencepiece.SentencePieceProcessor(model_file=folder + "/tokenizer.model")
 translator = ctranslate2.Translator(folder, compute_type=kind, inter_threads=int(inter), intra_threads=int(intra))
@@ -30,7 +30,7 @@ pieces = tokenizer.encode(lines, out_type=str)
 longest = max(map(len, pieces), default=1)
 found = translator.translate_batch(
     pieces, beam_size=int(beams), max_batch_size=64, length_penalty=1.0,
-    max_decoding_length=int(float(ratio) * longest) + 10)
+    max_decoding_length=int(float(ratio) * longest) + 10, use_vmap=vmap == "vmap")
 with open(output, "w", encoding="utf-8") as out:
     for one in found:
         out.write(tokenizer.decode(one.hypotheses[0]) + "\n")
@@ -63,22 +63,28 @@ def main():
     parser.add_argument("--threads", default="2,1")
     parser.add_argument("--kinds", default="float32", help="of ctranslate2 and --weights: float32,int8")
     parser.add_argument("--options", default="", help="more of `translate`, such as --early-stopping true")
+    parser.add_argument("--shortlist", help="of both: a file of `tapestry shortlist --model RUN`")
+    parser.add_argument("--shortlist-size", default="100")
     arguments = parser.parse_args()
 
     folder = pathlib.Path(tempfile.mkdtemp())
+    shortlist = []
+    if arguments.shortlist:
+        shortlist = ["--shortlist", arguments.shortlist, "--shortlist-size", arguments.shortlist_size]
     subprocess.run([arguments.binary, "export", "--model", arguments.run, "--format", "ctranslate2", "--output",
-                    folder / "peer"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                    folder / "peer", *shortlist], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     (folder / "peer.py").write_text(PEER)
     (folder / "empty").write_text("\n")
 
     def ours(source, output, beams, threads, kind):
         weights = ["--weights", kind] if kind != "float32" else []
         return timed([arguments.binary, "translate", "--model", arguments.run, "--beam-size", str(beams), "--input",
-                      source, "--output", output, "--threads", str(threads), *weights, *arguments.options.split()])
+                      source, "--output", output, "--threads", str(threads), *weights, *shortlist,
+                      *arguments.options.split()])
 
     def peer(source, output, beams, inter, intra, kind):
         seconds, memory, said = timed([sys.executable, folder / "peer.py", folder / "peer", source, output, str(beams),
-                                       str(inter), str(intra), kind, "1.5"])
+                                       str(inter), str(intra), kind, "1.5", "vmap" if shortlist else ""])
         return seconds, memory, float(said.split()[1])
 
     def bleu(output):
