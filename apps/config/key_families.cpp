@@ -27,6 +27,7 @@ std::vector<Probe> probes() {
               {"data.train.score_column", "data.train={tsv: x, score_column: 3}"},
               {"tokenizer.path", "tokenizer.path=x"},
               {"model.kv_latent_size", "model.kv_latent_size=2"},
+              {"model.vector_size", "model.vector_size=2"},
               {"training.lora.rank", "training.lora.rank=2"},
               {"training.max_hours", "training.max_hours=1"},
               {"training.teacher", "training.teacher=x"},

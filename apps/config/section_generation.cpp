@@ -1,4 +1,5 @@
-// What a trained model makes of a text: the sections generation, answers and evaluation.
+// What a trained model makes of a text: the sections generation, answers and evaluation, and the
+// keys of vectors.
 #include "apps/config/sections.h"
 #include "data/scores/words.h"
 
@@ -74,6 +75,28 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read_if(translates, why, "target_language", config.languages.target_language,
             "Language that such a model writes, such as deu_Latn; empty: the tokenizer's, if it "
             "names one.");
+}
+
+void bind_text_vectors(ConfigSection& s, Config& config) {
+  ModelOptions& model = config.model;
+  const std::string why = concat("with task: ", config.task->name);
+  const bool embeds = config.task->can(kEmbedsTexts);
+  s.read_choice_if(
+      embeds, why, "pooling", model.text_pooling,
+      {{"mean", TextPooling::kMean}, {"cls", TextPooling::kFirst}, {"last", TextPooling::kLast}},
+      "Which of a text's token vectors become its own: their mean, the first's, or "
+      "the last's.");
+  s.read_if(embeds, why, "normalize", model.unit_vectors,
+            "The vectors of texts have length 1, so that their products are cosines.");
+  s.read_if(embeds, why, "vector_size", model.vector_size,
+            "Numbers of a vector, which a dense layer makes of what was pooled (LaBSE has one); 0: "
+            "hidden_size, without it.",
+            at_least(0));
+  const bool dense = embeds && model.vector_size > 0;
+  s.read_choice_if(dense, "without vector_size", "vector_act", model.vector_tanh,
+                   {{"tanh", true}, {"none", false}}, "How that layer ends.");
+  s.read_if(dense, "without vector_size", "vector_bias", model.vector_bias,
+            "That layer has a bias.");
 }
 
 void bind_embedding(ConfigSection& s, Config& config) {

@@ -369,14 +369,7 @@ void bind_model(ConfigSection& s, Config& config) {
                    model.pooler, poolers(),
                    "The layer between the first token and the classes of a text: its activation "
                    "(BERT tanh, DistilBERT relu, ELECTRA gelu), or gelu and a norm (ModernBERT).");
-  const bool embeds = task.can(kEmbedsTexts);
-  s.read_choice_if(
-      embeds, concat("with task: ", task.name), "pooling", model.text_pooling,
-      {{"mean", TextPooling::kMean}, {"cls", TextPooling::kFirst}, {"last", TextPooling::kLast}},
-      "Which of a text's token vectors become its own: their mean, the first's, or "
-      "the last's.");
-  s.read_if(embeds, concat("with task: ", task.name), "normalize", model.unit_vectors,
-            "The vectors of texts have length 1, so that their products are cosines.");
+  bind_text_vectors(s, config);
   s.read_if(writes || (fills && !model.transformed_head), with_type, "output_bias",
             model.output_bias,
             "The classifier over the vocabulary has a bias; with masked_head: transform it has one "

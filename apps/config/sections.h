@@ -73,6 +73,8 @@ void bind_training(ConfigSection& s, Config& config);
 void bind_distributed(ConfigSection& s, Config& config);
 void bind_generation(ConfigSection& s, Config& config);
 void bind_evaluation(ConfigSection& s, Config& config);
+/// The keys of the section model of how a text's vector is made.
+void bind_text_vectors(ConfigSection& s, Config& config);
 void bind_embedding(ConfigSection& s, Config& config);
 void bind_preference(ConfigSection& s, Config& config);
 void bind_answers(ConfigSection& s, Config& config);

@@ -152,7 +152,8 @@ namespace {
 
 bool carries(const Architecture& architecture, const std::string& key) {
   // The files of sentence_vectors.h, not config.json.
-  static const std::set<std::string> kBesideConfig = {"pooling", "normalize"};
+  static const std::set<std::string> kBesideConfig = {"pooling", "normalize", "vector_size",
+                                                      "vector_act", "vector_bias"};
   return kBesideConfig.contains(key) ||
          std::ranges::any_of(architecture.carried,
                              [&](const char* carried) { return key == carried; });

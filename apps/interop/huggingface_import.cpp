@@ -95,6 +95,11 @@ std::optional<Config> our_config(const Folder& folder, const TaskKind& task, boo
     vectors = sentence_vectors_of(folder.path, reasons, notes);
     model["pooling"] = vectors.pooling;
     model["normalize"] = vectors.normalize;
+    model["vector_size"] = vectors.size;
+    if (vectors.size > 0) {
+      model["vector_act"] = vectors.tanh ? "tanh" : "none";
+      model["vector_bias"] = vectors.bias;
+    }
   }
   const Json labels = task.usual().has_classes ? labels_of(folder.config, reasons) : Json::array();
   if (task.can(kClassifies)) check_classes(folder.config, labels, reasons);
@@ -329,6 +334,11 @@ ImportedModel import_model(const Folder& folder) {
   if (head.empty()) facts.masked = facts.fills_tied = facts.fills_untied = false;
   const std::vector<TensorPair> pairs = check_tensors(folder, facts, reasons, notes);
   compare_sinusoids(folder, config, reasons);
+  std::vector<TensorToWrite> dense;
+  if (config.model.vector_size > 0) {
+    Reasons said;  // above
+    dense = dense_tensors(sentence_vectors_of(path, said, said), config, reasons);
+  }
   if (!reasons.empty()) refuse(path, reasons);
 
   Layout layout = layout_of(facts);
@@ -351,6 +361,7 @@ ImportedModel import_model(const Folder& folder) {
     };
   };
   for (const TensorPair& pair : pairs) add(pair, imported.tensors);
+  std::ranges::move(dense, std::back_inserter(imported.tensors));
   for (const TensorPair& pair : pooler_in(folder, facts)) {
     // A model without a head keeps it for the way home.
     const bool keeps = head.empty() || config.task->can(kEmbedsTexts);

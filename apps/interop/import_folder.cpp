@@ -132,7 +132,7 @@ std::string unread_rows(const std::string& path, const ImportedModel& model) {
 }
 
 // The files of sentence-transformers that say how the vectors of the tokens become one. None if a
-// module has weights of its own, which would be missing.
+// module has files of its own that would be missing; the weights of a dense layer are the model's.
 void take_modules(const std::string& folder, const std::function<void(const std::string&)>& take) {
   const std::string path = folder + "/modules.json";
   if (!fs::is_regular_file(path)) return;
@@ -146,7 +146,9 @@ void take_modules(const std::string& folder, const std::function<void(const std:
     if (part.empty() || !fs::is_directory(folder + "/" + part)) continue;
     if (part.find('/') != std::string::npos || part.starts_with('.')) return;
     for (const auto& entry : fs::directory_iterator(folder + "/" + part)) {
-      if (entry.path().filename() != kConfigFile) return;
+      const std::string file = entry.path().filename();
+      const bool known = file == kConfigFile || file == kModelFile || file == "pytorch_model.bin";
+      if (!known) return;
     }
     configs.push_back(part + "/" + kConfigFile);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/interop/architectures/causal_keys.h"
+#include "apps/interop/export_source.h"
 #include "apps/interop/foreign_folder.h"
 #include "core/base/text.h"
 #include "data/files/files.h"
@@ -18,6 +19,7 @@ constexpr const char* kModulesFile = "modules.json";
 constexpr const char* kLimitsFile = "sentence_bert_config.json";
 constexpr const char* kProgramFile = "config_sentence_transformers.json";
 constexpr const char* kPoolingFolder = "1_Pooling";
+constexpr const char* kDenseFolder = "2_Dense";
 
 // One way of pooling: our word, theirs today, and the key of older files.
 struct PoolingRow {
@@ -79,8 +81,45 @@ std::string listed(const Json& modules) {
 bool are_ours(const Json& modules) {
   std::vector<std::string> names;
   for (const Json& module : modules) names.push_back(class_of(module));
-  if (names.size() == 3 && names.back() == "Normalize") names.pop_back();
+  if (names.size() > 2 && names.back() == "Normalize") names.pop_back();
+  if (names.size() > 2 && names.back() == "Dense") names.pop_back();
   return names == std::vector<std::string>{"Transformer", "Pooling"} && path_of(modules[0]).empty();
+}
+
+// The module of that class, or null.
+const Json* find_module(const Json& modules, const char* name) {
+  const auto found = std::ranges::find(modules, std::string(name), class_of);
+  return found == modules.end() ? nullptr : &*found;
+}
+
+// What the file of a dense layer says.
+void read_dense(const std::string& folder, const Json& module, SentenceVectors& vectors,
+                Reasons& reasons) {
+  vectors.dense_path = concat(folder, '/', path_of(module));
+  const std::string file = vectors.dense_path + "/config.json";
+  const Json dense = read_json_if_there(file);
+  const Json size = value_of(dense, "out_features", Json()), bias = value_of(dense, "bias", true);
+  if (size.is_number_integer() && size > 0) {
+    vectors.size = size.get<int64_t>();
+  } else {
+    reasons.push_back(concat(file, " has out_features ", size.dump(), ", expected an integer"));
+  }
+  if (bias.is_boolean()) vectors.bias = bias;
+  const Json named = value_of(dense, "activation_function", "Tanh");
+  const std::string activation = named.is_string() ? named.get<std::string>() : named.dump();
+  vectors.tanh = activation.ends_with("Tanh");
+  if (!vectors.tanh && !activation.ends_with("Identity")) {
+    reasons.push_back(
+        concat(file, " has activation_function ", activation, ", Tapestry Tanh or Identity"));
+  }
+}
+
+Json dense_of(const ModelOptions& model) {
+  return {{"in_features", model.hidden_size},
+          {"out_features", model.vector_size},
+          {"bias", model.vector_bias},
+          {"activation_function", model.vector_tanh ? "torch.nn.modules.activation.Tanh"
+                                                    : "torch.nn.modules.linear.Identity"}};
 }
 
 Json read_modules(const std::string& folder) {
@@ -131,7 +170,8 @@ Json modules_of(const ModelOptions& model) {
   };
   add("", "Transformer");
   add(kPoolingFolder, "Pooling");
-  if (model.unit_vectors) add("2_Normalize", "Normalize");
+  if (model.vector_size > 0) add(kDenseFolder, "Dense");
+  if (model.unit_vectors) add(model.vector_size > 0 ? "3_Normalize" : "2_Normalize", "Normalize");
   return modules;
 }
 
@@ -145,17 +185,22 @@ bool came_alike(const ModelFiles& model) {
   };
   const Json modules = read(kModulesFile), limits = read(kLimitsFile);
   if (!modules.is_array()) return false;
-  bool normalize = false, pools = false;
-  for (const Json& module : modules) {
-    normalize |= class_of(module) == "Normalize";
-    if (class_of(module) != "Pooling") continue;
-    const Json path = value_of(module, "path", "");
-    const Json pooling = read(concat(path.get<std::string>(), "/config.json"));
-    pools = pooling.is_object() && pooling.size() > 0 &&
-            ways_of(pooling) == ways_of(pooling_of(model.config.model));
-  }
+  const ModelOptions& options = model.config.model;
+  const auto config_of = [&](const char* name) {
+    const Json* const module = find_module(modules, name);
+    return module == nullptr ? Json() : read(concat(path_of(*module), "/config.json"));
+  };
+  const Json pooling = config_of("Pooling");
+  const bool pools =
+      pooling.is_object() && pooling.size() > 0 && ways_of(pooling) == ways_of(pooling_of(options));
+  const bool normalize = find_module(modules, "Normalize") != nullptr;
+  const Json dense = config_of("Dense");
+  const Json wanted = options.vector_size > 0 ? dense_of(options) : Json();
+  bool same = dense.is_object() == wanted.is_object();
+  for (const auto& [key, value] : wanted.items())
+    same &= value_of(dense, key.c_str(), value) == value;
   const Json length = limits.is_object() ? value_of(limits, "max_seq_length", Json()) : Json();
-  return pools && normalize == model.config.model.unit_vectors &&
+  return pools && same && normalize == options.unit_vectors &&
          (length.is_null() || length == model.config.data.corpus.max_length);
 }
 
@@ -233,25 +278,88 @@ SentenceVectors sentence_vectors_of(const std::string& folder, Reasons& reasons,
   }
   if (!are_ours(modules)) {
     reasons.push_back(concat(path, " has the modules ", listed(modules),
-                             ", expected Transformer in the folder itself, Pooling and perhaps "
-                             "Normalize"));
+                             ", expected Transformer in the folder itself, Pooling, and perhaps "
+                             "Dense and Normalize"));
     return vectors;
   }
   read_pooling(folder, modules[1], vectors, reasons, notes);
-  vectors.normalize = modules.size() == 3;
+  if (const Json* dense = find_module(modules, "Dense")) {
+    read_dense(folder, *dense, vectors, reasons);
+  }
+  vectors.normalize = find_module(modules, "Normalize") != nullptr;
   read_limits(folder, vectors, reasons, notes);
   read_program(folder, vectors, notes);
   return vectors;
 }
 
-std::map<std::string, std::string> sentence_vector_files(const ModelFiles& model) {
-  if (came_alike(model)) return {};
+std::vector<TensorToWrite> dense_tensors(const SentenceVectors& vectors, const Config& config,
+                                         Reasons& reasons) {
+  std::vector<TensorToWrite> tensors;
+  if (vectors.dense_path.empty()) return tensors;
+  const TensorReader reader = open_model_folder(vectors.dense_path);
+  const auto add = [&](const char* ours, const char* theirs, const Shape& shape) {
+    const StoredTensor* const stored = reader.find(theirs);
+    if (stored == nullptr || stored->shape != shape || !fits(stored->type, DType::kFloat32)) {
+      const std::string found =
+          stored == nullptr ? "no tensor" : concat(name_of(stored->type), ' ', stored->shape);
+      reasons.push_back(
+          concat(reader.name(), " has ", found, " as ", theirs, ", expected ", shape));
+      return;
+    }
+    tensors.emplace_back(ours, shape, config.dtype,
+                         [reader, shape, name = std::string(theirs), dtype = config.dtype] {
+                           const Tensor values = Tensor::empty(shape, dtype);
+                           reader.read(name, values);
+                           return values;
+                         });
+  };
+  add("dense.weight", "linear.weight", {vectors.size, config.model.hidden_size});
+  if (vectors.bias) add("dense.bias", "linear.bias", {vectors.size});
+  for (const StoredTensor& stored : reader.tensors()) {
+    const bool known =
+        stored.name == "linear.weight" || (vectors.bias && stored.name == "linear.bias");
+    if (!known) {
+      reasons.push_back(
+          concat(reader.name(), " has a tensor ", stored.name, ", which has no place"));
+    }
+  }
+  return tensors;
+}
+
+CheckpointContent sentence_vector_files(const ModelFiles& model, const std::string& dtype) {
   const auto text = [](const Json& json) { return json.dump(2) + "\n"; };
-  const Json limits = {{"max_seq_length", model.config.data.corpus.max_length},
-                       {"do_lower_case", false}};
-  return {{kModulesFile, text(modules_of(model.config.model))},
-          {concat(kPoolingFolder, "/config.json"), text(pooling_of(model.config.model))},
-          {kLimitsFile, text(limits)}};
+  const ModelOptions& options = model.config.model;
+  CheckpointContent files;
+  std::string dense = kDenseFolder;
+  if (came_alike(model)) {
+    const auto modules = Json::parse(model.tokenizers.came_with.at(kModulesFile));
+    if (const Json* module = find_module(modules, "Dense")) dense = path_of(*module);
+  } else {
+    files[kModulesFile] = text(modules_of(options));
+    files[concat(kPoolingFolder, "/config.json")] = text(pooling_of(options));
+    files[kLimitsFile] =
+        text({{"max_seq_length", model.config.data.corpus.max_length}, {"do_lower_case", false}});
+    if (options.vector_size > 0) files[dense + "/config.json"] = text(dense_of(options));
+  }
+  if (options.vector_size == 0) return files;
+  std::vector<TensorPair> pairs;
+  const auto pair = [&](const std::string& part, const Shape& shape) {
+    pairs.push_back({.theirs = {"linear." + part},
+                     .their_shapes = {shape},
+                     .ours = "dense." + part,
+                     .our_shape = shape,
+                     .parts = {shape[0]}});
+  };
+  pair("weight", {options.vector_size, options.hidden_size});
+  if (options.vector_bias) pair("bias", {options.vector_size});
+  std::vector<TensorToWrite> tensors =
+      converted_tensors(model, pairs, Layout(), model.config.dtype);
+  store_as(dtype, tensors);
+  files[concat(dense, "/model.safetensors")] = [tensors =
+                                                    std::move(tensors)](const ByteSink& sink) {
+    write_safetensors(tensors, {{"format", "pt"}}, sink);
+  };
+  return files;
 }
 
 }  // namespace tapestry::interop

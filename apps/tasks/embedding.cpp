@@ -146,7 +146,7 @@ std::map<std::string, double> measure_pairs(const EmbeddingModel& model,
   });
   const PairVectors vectors =
       in_places(group.in_order(std::move(pairs), count), group.in_order(std::move(numbers), count),
-                {corpus.size(), model.config.model.hidden_size});
+                {corpus.size(), model.config.model.text_vector_size()});
   const Found found = find_targets(vectors, corpus, model.device());
   std::map<std::string, double> metrics = retrieval_scores(found.ranks);
   // accuracy: found among the texts of its batch.

@@ -303,6 +303,9 @@ void add_masked_models(Cases& cases, const Inputs& in) {
   last.text_pooling = TextPooling::kLast;
   last.unit_vectors = false;
   cases.push_back(embedder_case(in, "TextEmbedder, last token", last));
+  ModelOptions dense = bert;
+  dense.vector_size = 5;
+  cases.push_back(embedder_case(in, "TextEmbedder, dense layer", dense));
   ModelOptions spans = bert;
   spans.bias = false;  // a softmax over places cancels a common term, such as the last norm's bias
   cases.push_back(span_case(in, "SpanExtractor", spans));

@@ -131,7 +131,13 @@ struct ModelOptions {
   bool pooled_head = true;        ///< its head has a hidden layer: an MLP, else linear
   Pooler pooler = Pooler::kTanh;  ///< the hidden layer in front of a classifier of texts
   TextPooling text_pooling = TextPooling::kMean;
-  bool unit_vectors = true;         ///< the vectors of texts have length 1
+  bool unit_vectors = true;  ///< the vectors of texts have length 1
+  /// Of the dense layer behind the pooling, and so of the vectors; 0: no such layer.
+  int64_t vector_size = 0;
+  bool vector_tanh = true;  ///< that layer ends in tanh
+  bool vector_bias = true;
+  /// Numbers of a text's vector.
+  int64_t text_vector_size() const { return vector_size > 0 ? vector_size : hidden_size; }
   bool distillation_token = false;  ///< a learned token behind a Vision Transformer's CLS (DeiT)
   AttentionPooling::Options pooling = {};  ///< of attention pooling, which reads nothing else here
   /// The layer of the decoder, from 1, whose first head's attention to the source was guided by

@@ -63,6 +63,16 @@ Tensor equal_choices(const std::vector<int64_t>& texts, int64_t rows) {
   return any ? mask : Tensor();
 }
 
+std::optional<Linear> make_dense(const ModelOptions& o, const ParamScope& scope) {
+  if (o.vector_size == 0) return std::nullopt;
+  return Linear({.in = o.hidden_size,
+                 .out = o.vector_size,
+                 .bias = o.vector_bias,
+                 .init = matrix_init(o),
+                 .hidden = false},
+                scope / "dense");
+}
+
 // Its exponential is 0 in every type, whatever the temperature.
 constexpr double kNoChoice = -1e30;
 
@@ -83,6 +93,8 @@ TextEmbedder::TextEmbedder(const ModelOptions& o, const LanguageModel::Vocabular
                            const ParamScope& scope)
     : trunk(o, word_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
       pooling(o.text_pooling),
+      dense(make_dense(o, scope)),
+      dense_tanh(o.vector_tanh),
       unit_vectors(o.unit_vectors) {}
 
 Var TextEmbedder::operator()(const Tensor& ids, const Tensor& lengths) const {
@@ -91,7 +103,11 @@ Var TextEmbedder::operator()(const Tensor& ids, const Tensor& lengths) const {
   const Var chosen(pooled.chosen.to(hidden.dtype()).to(ids.device()));
   const Var sums = reshape(matmul(chosen, hidden), {ids.shape()[0], hidden.shape().cols()});
   const DType wide = wider(hidden.dtype());
-  const Var vectors = convert(sums, wide) * Var(pooled.scales.to(wide).to(ids.device()));
+  Var vectors = convert(sums, wide) * Var(pooled.scales.to(wide).to(ids.device()));
+  if (dense) {
+    vectors = convert((*dense)(convert(vectors, hidden.dtype())), wide);
+    if (dense_tanh) vectors = tanh(vectors);
+  }
   return unit_vectors ? unit_rows(vectors) : vectors;
 }
 

@@ -10,11 +10,14 @@ struct TextEmbedder {
   TextEmbedder(const ModelOptions& options, const LanguageModel::Vocabulary& vocabulary,
                const ParamScope& scope);
 
-  /// ids (B, T), lengths (B) in host memory -> (B, D), float32 or wider.
+  /// ids (B, T), lengths (B) in host memory -> (B, D), float32 or wider; (B, options.vector_size)
+  /// where there is a dense layer behind the pooling.
   Var operator()(const Tensor& ids, const Tensor& lengths) const;
 
   Trunk trunk;
   TextPooling pooling;
+  std::optional<Linear> dense;
+  bool dense_tanh;
   bool unit_vectors;
 };
 

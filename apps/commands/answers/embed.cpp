@@ -79,12 +79,12 @@ int run_embed(const EmbedArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const auto model = EmbeddingModel::load(arguments.model(), arguments.compute.device, "embed",
                                           kEmbedsTexts, arguments.models.format);
-  VectorWriter writer(arguments, model->config.model.hidden_size, filter);
+  VectorWriter writer(arguments, model->config.model.text_vector_size(), filter);
   answer_rows(filter, arguments.batch_size, model->config, *model->tokenizers.source,
               /*two_texts=*/false, [&](const LineRows& rows) {
                 const Tensor vectors =
                     rows.texts.empty() ? Tensor() : embed(*model, rows.texts).to(DType::kFloat32);
-                const int64_t size = model->config.model.hidden_size;
+                const int64_t size = model->config.model.text_vector_size();
                 size_t next = 0;
                 for (size_t i = 0; i < rows.lines.size(); ++i) {
                   const bool asked = next < rows.places.size() && rows.places[next] == i;

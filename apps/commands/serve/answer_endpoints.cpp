@@ -89,7 +89,7 @@ Reply answer_embeddings(const Service& service, const Call& call) {
   const std::vector<std::string> inputs = call.texts("input");
   const Service::Admitted admitted(service, std::ssize(inputs));
   const auto texts = read_texts(embedder.config, *embedder.tokenizers.source, inputs);
-  const int64_t size = embedder.config.model.hidden_size;
+  const int64_t size = embedder.config.model.text_vector_size();
   const Tensor vectors = Tensor::empty({std::ssize(texts), size});
   in_batches(model, call, texts, [&](const std::vector<FramedText>& some, int64_t first) {
     vectors.slice(first, first + std::ssize(some))

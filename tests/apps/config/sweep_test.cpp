@@ -68,6 +68,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
     {"classification",
      {"data.train={tsv: three.tsv, text_pair_column: 3}",
       "data.valid={tsv: three.tsv, text_pair_column: 3}"}},
+    {"vectors", {"model.vector_size=6"}},
     {"vectors", {"data.train={tsv: three.tsv, negative_column: 3}"}},
     {"vectors",
      {"data.train={tsv: scores.tsv, score_column: 3}",

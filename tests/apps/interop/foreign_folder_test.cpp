@@ -467,9 +467,9 @@ TEST_F(ChangedFolder, AModelWithoutAHeadGoesHomeWithoutOne) {
                                    "Tapestry by one of mean, cls, last"));
   write_file(path("theirs/1_Pooling/config.json"), R"({"pooling_mode": "cls"})");
   Record dense = modules;
-  dense[2]["type"] = "sentence_transformers.models.Dense";
+  dense[2]["type"] = "sentence_transformers.models.LSTM";
   write_file(path("theirs/modules.json"), dense.dump());
-  EXPECT_THAT(refused(), HasSubstr("has the modules Transformer, Pooling in '1_Pooling', Dense in "
+  EXPECT_THAT(refused(), HasSubstr("has the modules Transformer, Pooling in '1_Pooling', LSTM in "
                                    "'2_Normalize', expected Transformer in the folder itself"));
   dense.erase(2);
   write_file(path("theirs/modules.json"), dense.dump());

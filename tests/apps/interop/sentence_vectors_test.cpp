@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/apps/interop/huggingface_models.h"
+#include "tests/apps/tiny_runs.h"
 
 namespace tapestry::interop {
 namespace {
@@ -56,9 +57,93 @@ TEST(SentenceVectors, TheModulesAreAListInOrder) {
     folder.put("modules.json", modules);
     EXPECT_THAT(folder.error(),
                 AllOf(HasSubstr("/modules.json has the modules "), HasSubstr(listed),
-                      HasSubstr("expected Transformer in the folder itself, Pooling and perhaps")))
+                      HasSubstr("expected Transformer in the folder itself, Pooling, and perhaps")))
         << modules;
   }
+}
+
+// As LaBSE, whose dense layer has a file of its own.
+class DenseFolder : public PooledFolder {
+ public:
+  DenseFolder() : PooledFolder("bert") {
+    put("modules.json",
+        {kTransformer, kPooling, module("Dense", "2_Dense"), module("Normalize", "3_Normalize")});
+    fs::create_directories(path() + "/2_Dense");
+    put("2_Dense/config.json", layer());
+    weights({5, kHidden}, {5});
+  }
+  static Record layer() {
+    return {{"in_features", kHidden},
+            {"out_features", 5},
+            {"bias", true},
+            {"activation_function", "torch.nn.modules.activation.Tanh"}};
+  }
+  void weights(const Shape& matrix, const Shape& bias) const {
+    const auto numbers = [](const Shape& shape) {
+      std::vector<float> values(static_cast<size_t>(shape.numel()));
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = 0.01F * static_cast<float>(i % 17) - 0.07F;
+      return Tensor::from(values, shape);
+    };
+    std::string bytes;
+    write_safetensors({{"linear.weight", numbers(matrix)}, {"linear.bias", numbers(bias)}}, {},
+                      [&](const void* part, size_t count) {
+                        bytes.append(static_cast<const char*>(part), count);
+                      });
+    write_file(path() + "/2_Dense/model.safetensors", bytes);
+  }
+  static constexpr int64_t kHidden = 16;
+};
+
+TEST(SentenceVectors, ADenseLayerComesAndGoesHome) {
+  const DenseFolder folder;
+  const ImportedModel model = import_model(folder.path());
+  EXPECT_EQ(model.config.model.vector_size, 5);
+  EXPECT_TRUE(model.config.model.vector_tanh);
+  const auto named = [&](const char* name) {
+    return *std::ranges::find(model.tensors, std::string(name), &TensorToWrite::name);
+  };
+  EXPECT_EQ(named("dense.weight").shape, (Shape{5, 16}));
+  EXPECT_FLOAT_EQ(named("dense.bias").content().data<float>()[2], -0.05F);
+
+  const TinyRunFolder run("vectors");
+  ASSERT_EQ(run.train("vectors", "run",
+                      {"training.max_steps=3", "model.vector_size=6", "model.embedding_norm=true"}),
+            0)
+      << run.messages();
+  const std::string vector = run.output("embed --model run", "ba ce\n");
+  EXPECT_EQ(Record::parse(vector).size(), 6u) << vector;
+  run.output("export --model run --output home --architecture bert");
+  const Record layer = Record::parse(read_file(run.path("home/2_Dense/config.json")));
+  EXPECT_EQ(layer["out_features"], 6);
+  EXPECT_EQ(layer["activation_function"], "torch.nn.modules.activation.Tanh");
+  run.output("import home --output back");
+  EXPECT_EQ(run.output("embed --model back", "ba ce\n"), vector);
+  run.output("export --model back --output again");
+  for (const char* file : {"modules.json", "2_Dense/config.json", "2_Dense/model.safetensors"}) {
+    EXPECT_EQ(read_file(run.path(concat("again/", file))),
+              read_file(run.path(concat("home/", file))));
+  }
+}
+
+TEST(SentenceVectors, ADenseLayerOfAnotherKindIsRefused) {
+  const DenseFolder folder;
+  const auto error_with = [&](const char* key, const Record& value) {
+    Record layer = DenseFolder::layer();
+    layer[key] = value;
+    folder.put("2_Dense/config.json", layer);
+    return folder.error();
+  };
+  EXPECT_EQ(error_with("activation_function", "torch.nn.modules.linear.Identity"), "");
+  EXPECT_THAT(error_with("activation_function", "torch.nn.modules.activation.ReLU"),
+              HasSubstr("has activation_function torch.nn.modules.activation.ReLU, Tapestry Tanh"));
+  EXPECT_THAT(error_with("out_features", "many"), HasSubstr("out_features \"many\", expected"));
+  EXPECT_THAT(error_with("out_features", 4),
+              HasSubstr("(5, 16) as linear.weight, expected (4, 16)"));
+  EXPECT_THAT(error_with("bias", false), HasSubstr("has a tensor linear.bias, which has no place"));
+  folder.put("2_Dense/config.json", DenseFolder::layer());
+  fs::remove(folder.path() + "/2_Dense/model.safetensors");
+  EXPECT_THAT(folder.error(), HasSubstr("2_Dense/model.safetensors"));
 }
 
 TEST(SentenceVectors, AHeadInTheFileIsLeftOut) {

@@ -15,6 +15,29 @@ using Rows = std::vector<std::vector<double>>;
 
 constexpr int64_t kSize = 16;
 
+TEST(TextEmbedderTest, EndsInADenseLayerWhereItHasOne) {
+  const Tensor ids = Tensor::from(std::vector<int32_t>{4, 7, 5, 9}, {1, 4});
+  const Tensor lengths = Tensor::from(std::vector<int32_t>{4}, {1});
+  for (const bool tanh : {true, false}) {
+    ModelOptions options = test::gpt2_options();
+    options.unit_vectors = false;
+    ParamStore plain_store(1, DType::kFloat64), store(1, DType::kFloat64);
+    const TextEmbedder plain(options, {.size = test::kVocabulary}, plain_store.root());
+    options.vector_size = 3;
+    options.vector_tanh = tanh;
+    const TextEmbedder model(options, {.size = test::kVocabulary}, store.root());
+    const auto pooled = plain(ids, lengths).value().to_vector<double>();
+    const auto vector = model(ids, lengths).value().to_vector<double>();
+    const auto weight = model.dense->weight.value().to_vector<double>();
+    ASSERT_EQ(vector.size(), 3u);
+    for (size_t row = 0; row < 3; ++row) {
+      double sum = 0;  // biases begin at 0
+      for (size_t i = 0; i < kSize; ++i) sum += weight[row * kSize + i] * pooled[i];
+      EXPECT_NEAR(vector[row], tanh ? std::tanh(sum) : sum, 1e-12);
+    }
+  }
+}
+
 TEST(TextEmbedderTest, PoolsTheTokensOfEachText) {
   const Tensor ids = Tensor::from(std::vector<int32_t>{4, 7, 5, 9, 10, 6, 0, 0}, {2, 4});
   const std::vector<int32_t> lengths = {4, 2};
