@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are named and not there yet. Does nothing, and needs no rights, when
 # all are.
-#   cmake/install-packages.sh build|test|quickstart|dictionary|format|lint|fuzz|ci|arm64
+#   cmake/install-packages.sh build|test|quickstart|dictionary|format|lint|fuzz|ci|arm64|archive
 #   cmake/install-packages.sh names LIST     only prints their names
 set -euo pipefail
 
@@ -20,8 +20,9 @@ case "${1:-}" in
   lint) packages="$build clang-tidy-16" ;;
   fuzz) packages="$build libgtest-dev libgmock-dev libbenchmark-dev clang-19 libclang-rt-19-dev" ;;
   arm64) packages="cmake ninja-build pkg-config g++-aarch64-linux-gnu qemu-user-static" ;;
+  archive) packages="patchelf binutils" ;;
   ci) packages="ccache chromium fish zsh groff-base" ;;
-  *) echo "usage: $0 build|test|quickstart|dictionary|format|lint|fuzz|ci|arm64, or names LIST" >&2; exit 2 ;;
+  *) echo "usage: $0 build|test|quickstart|dictionary|format|lint|fuzz|ci|arm64|archive, or names LIST" >&2; exit 2 ;;
 esac
 
 [ -z "$names" ] || { printf '%s\n' $packages; exit; }

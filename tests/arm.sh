@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compiles for ARM64 on this machine, and runs it on an emulated processor: gradient checks, a training beside
-# this machine's own, a run that goes from one to the other and back, and tests.
+# this machine's own, a run that goes from one to the other and back, translations and kernels of three kinds of
+# processor, and tests.
 #   tests/arm.sh [all] [CTEST OPTION]...   all: every gradient and test (hours); without it a part of both
 # QEMU_CPU=cortex-a53: ARMv8.0 and nothing more; without it a processor that has all.
 set -euo pipefail
@@ -8,7 +9,8 @@ cd "$(dirname "$0")/.."
 unset OPENBLAS_CORETYPE
 programs=(core)
 gradients=(--filter attention)
-picked=(-R 'core\.(.*Gemm|.*Softmax|.*Norm|.*Philox|.*Packed|.*Quantize|.*Frozen|.*Traits|.*Blas|.*Attention)')
+rooms='.*Gemm|.*Softmax|.*Norm|.*Philox|.*Packed|.*Quantize|.*Frozen|.*Traits|.*Blas|.*Attention'
+picked=(-R "core\.($rooms|(Tile|Square|Split)(Product|Operand)\.|(Int8|Bfloat16)Kernel\.)")
 if [ "${1:-}" = all ]; then
   shift
   programs=(core autograd optim nn data apps)
@@ -75,6 +77,38 @@ for weights in float32 int8 int4; do
   cmp "$work/arm.$weights" "$work/x86.$weights"
 done
 echo "the same text of float32, int8 and int4 weights: $(tr '\n' ' ' <"$work/arm.int8")"
+
+# What the processors have: SMMLA and BFMMLA, SDOT, NEON and nothing more. Each writes what x86 writes.
+kinds='max bfmmla i8mm
+neoverse-n1 float32 dotprod
+cortex-a53 float32 plain'
+seq 1000 7 9999 | sed 's/./& /g' >"$work/lines"  # numbers, to be copied digit by digit
+"$x86" train configs/multi30k_small.yaml output_dir="$work/pairs" data.{train,valid}.{source,target}="$work/lines" \
+  tokenizer.vocab_size=25 model.{hidden_size,intermediate_size}=64 model.{encoder,decoder}_layers=1 \
+  training.{max,save,eval}_steps=300 training.warmup_steps=50 training.batch_size=1024 training.learning_rate=3e-3 \
+  2>"$work/log" || { cat "$work/log"; exit 1; }
+translate() {  # program, its name
+  for weights in int8 int4; do
+    sed -n '1~160p' "$work/lines" | "$1" translate --model "$work/pairs" --weights $weights >"$work/$2.translated.$weights"
+  done
+}
+translate "$x86" x86
+while read -r cpu bfloat16 int8; do
+  facts=$(QEMU_CPU=$cpu "$arm" --version)
+  grep -qx "bfloat16: $bfloat16" <<<"$facts" && grep -qx "int8: $int8" <<<"$facts" || { echo "$cpu: $facts"; exit 1; }
+  QEMU_CPU=$cpu translate "$arm" "$cpu"
+  for weights in int8 int4; do cmp "$work/$cpu.translated.$weights" "$work/x86.translated.$weights"; done
+  QEMU_CPU=$cpu qemu-aarch64-static -L build/arm64-root build/arm64/tests/core_tests --gtest_brief=1 \
+    --gtest_filter='SquareProduct.*:*Operand.Vectors*:TileProduct.S*:TileProduct.Bf*:PackedLinearTest.Int?Kernels*'
+done <<<"$kinds"
+# BFMMLA computes as its emulation does.
+head -c 2000 "$text" >"$work/few"
+for kernel in bfmmla bfmmla_emulated; do
+  QEMU_CPU=max TAPESTRY_BFLOAT16=$kernel train "$arm" $kernel dtype=bfloat16 training.{max,save,eval}_steps=2 \
+    training.batch_size=1 model.num_hidden_layers=1 model.hidden_size=32 model.intermediate_size=32 \
+    data.{train,valid}.text="$work/few" data.train.range="[0, 0.8]" data.valid.range="[0.8, 1]"
+done
+cmp "$work"/bfmmla{,_emulated}/checkpoint-2/model.safetensors
 
 IFS='|'
 ctest --preset arm64 -j "$(nproc)" "${picked[@]}" -E "${left_out[*]}" "$@"

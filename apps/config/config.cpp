@@ -32,6 +32,9 @@ std::string settle_dtype(Config& config, Device device) {
   config.mixed = may_mix(config) && bfloat16_is_faster(device);
   const std::string who = device.is_cpu() ? "this processor" : "this GPU";
   if (!may_mix(config)) return concat("dtype auto: float32, as ", config.task->name, " needs");
+  if (device.is_cpu() && bfloat16_kernel() == Bfloat16Kernel::kBfmmla) {
+    return "dtype auto: float32, as bfloat16 on bfmmla was measured on no processor";
+  }
   return config.mixed ? concat("dtype auto: bfloat16, which ", who, " multiplies faster")
                       : concat("dtype auto: float32, as ", who, " multiplies bfloat16 no faster");
 }

@@ -8,6 +8,7 @@
 #include "core/build_info.h"
 #include "core/cpu/bfloat16_kernel.h"
 #include "core/cpu/blas.h"
+#include "core/cpu/int8_kernel.h"
 #include "core/cpu/vector_target.h"
 
 namespace tapestry {
@@ -27,7 +28,8 @@ Facts program_facts(const std::string& commit) {
           {"processor", concat(cpu_name().empty() ? "without a name" : cpu_name(), ", vectors ",
                                vector_target())},
           {"BLAS", told(blas_description)},
-          {"bfloat16", told([] { return name_of(bfloat16_kernel()); })}};
+          {"bfloat16", told([] { return name_of(bfloat16_kernel()); })},
+          {"int8", told([] { return name_of(int8_kernel()); })}};
 }
 
 Facts machine_facts(const std::string& commit) {

@@ -5,8 +5,7 @@
 
 #include <cstdlib>
 
-#include "core/base/enumerators.h"
-#include "core/base/error.h"
+#include "core/cpu/forced_kernel.h"
 
 namespace tapestry {
 namespace {
@@ -19,8 +18,11 @@ bool can_run(Bfloat16Kernel kernel, const CpuTraits& cpu, bool tiles_allowed) {
       return cpu.amx_bf16 && cpu.avx512_bf16 && tiles_allowed;
     case Bfloat16Kernel::kAvx512:
       return cpu.avx512_bf16;
+    case Bfloat16Kernel::kBfmmla:
+      return cpu.arm_bf16;
     case Bfloat16Kernel::kWidened:
     case Bfloat16Kernel::kAmxEmulated:
+    case Bfloat16Kernel::kBfmmlaEmulated:
       return true;
   }
   return false;
@@ -46,7 +48,9 @@ bool tiles_allowed() {
 }
 
 Bfloat16Kernel bfloat16_kernel_for(const CpuTraits& cpu, bool tiles_allowed) {
-  if (can_run(Bfloat16Kernel::kAmx, cpu, tiles_allowed)) return Bfloat16Kernel::kAmx;
+  for (const auto kernel : {Bfloat16Kernel::kAmx, Bfloat16Kernel::kBfmmla}) {
+    if (can_run(kernel, cpu, tiles_allowed)) return kernel;
+  }
   const bool pairs = can_run(Bfloat16Kernel::kAvx512, cpu, tiles_allowed);
   return pairs && cpu.vendor != CpuVendor::kIntel ? Bfloat16Kernel::kAvx512
                                                   : Bfloat16Kernel::kWidened;
@@ -54,15 +58,9 @@ Bfloat16Kernel bfloat16_kernel_for(const CpuTraits& cpu, bool tiles_allowed) {
 
 Bfloat16Kernel forced_bfloat16_kernel(const std::string& wanted, const CpuTraits& cpu,
                                       bool tiles_allowed) {
-  std::string names, possible;
-  for (const Bfloat16Kernel kernel : enumerators<Bfloat16Kernel>()) {
-    const bool runs = can_run(kernel, cpu, tiles_allowed);
-    if (wanted == name_of(kernel) && runs) return kernel;
-    names += concat(names.empty() ? "" : ", ", name_of(kernel));
-    if (runs) possible += concat(possible.empty() ? "" : ", ", name_of(kernel));
-  }
-  fail(ErrorKind::kConfig, '[', kVariable, "] expected one of ", names, ", got '", wanted,
-       "'; this processor can run ", possible, '.');
+  return forced_kernel<Bfloat16Kernel>(kVariable, wanted, [&](Bfloat16Kernel kernel) {
+    return can_run(kernel, cpu, tiles_allowed);
+  });
 }
 
 Bfloat16Kernel bfloat16_kernel() {

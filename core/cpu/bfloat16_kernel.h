@@ -9,23 +9,29 @@ namespace tapestry {
 
 /// Their results differ in the order of the sums, so bits are equal on one kernel only.
 enum class Bfloat16Kernel {
-  kAmx,          ///< tiles: 16 times the rate of float32 on Sapphire Rapids
-  kAvx512,       ///< VDPBF16PS: twice the rate of float32 on Zen 4 and 5
-  kWidened,      ///< float32 products of widened factors, on any processor
-  kAmxEmulated,  ///< the bits of kAmx on any processor, very slowly: for tests and bug reports
+  kAmx,             ///< tiles: 16 times the rate of float32 on Sapphire Rapids
+  kAvx512,          ///< VDPBF16PS: twice the rate of float32 on Zen 4 and 5
+  kBfmmla,          ///< BFMMLA of ARM64's FEAT_BF16: 16 products an instruction, FMLA has 4
+  kWidened,         ///< float32 products of widened factors, on any processor
+  kAmxEmulated,     ///< the bits of kAmx on any processor, very slowly: for tests and bug reports
+  kBfmmlaEmulated,  ///< those of kBfmmla
 };
 
-/// "amx", "avx512_bf16", "float32", "amx_emulated".
+/// "amx", "avx512_bf16", "bfmmla", "float32", "amx_emulated", "bfmmla_emulated".
 constexpr const char* name_of(Bfloat16Kernel kernel) {
   switch (kernel) {
     case Bfloat16Kernel::kAmx:
       return "amx";
     case Bfloat16Kernel::kAvx512:
       return "avx512_bf16";
+    case Bfloat16Kernel::kBfmmla:
+      return "bfmmla";
     case Bfloat16Kernel::kWidened:
       return "float32";
     case Bfloat16Kernel::kAmxEmulated:
       return "amx_emulated";
+    case Bfloat16Kernel::kBfmmlaEmulated:
+      return "bfmmla_emulated";
   }
   return nullptr;
 }

@@ -48,6 +48,7 @@ CpuAnswers ask() {
   }
 #elif defined(__aarch64__)
   answers.hwcap = getauxval(AT_HWCAP);
+  answers.hwcap2 = getauxval(AT_HWCAP2);
 #endif
   return answers;
 }
@@ -81,8 +82,11 @@ CpuTraits cpu_traits_of(const CpuAnswers& answers) {
   traits.amx_tile = bit(edx_7, 24) && saved(kTileRegisters);
   traits.amx_bf16 = traits.amx_tile && bit(edx_7, 22);
   traits.amx_int8 = traits.amx_tile && bit(edx_7, 25);
-  constexpr int kAsimdDp = 20;  // the Linux kernel's documentation of ARM64's hwcaps
+  // The Linux kernel's documentation of ARM64's hwcaps.
+  constexpr int kAsimdDp = 20, kI8mm = 13, kBf16 = 14;
   traits.dotprod = bit(answers.hwcap, kAsimdDp);
+  traits.i8mm = bit(answers.hwcap2, kI8mm);
+  traits.arm_bf16 = bit(answers.hwcap2, kBf16);
   return traits;
 }
 

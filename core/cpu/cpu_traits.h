@@ -25,6 +25,8 @@ struct CpuTraits {
   bool amx_bf16 = false;  ///< includes amx_tile
   bool amx_int8 = false;  ///< includes amx_tile
   bool dotprod = false;   ///< ARM64's FEAT_DotProd
+  bool i8mm = false;      ///< ARM64's FEAT_I8MM: SMMLA
+  bool arm_bf16 = false;  ///< ARM64's FEAT_BF16: BFMMLA
 };
 
 /// The answers of the instructions CPUID and XGETBV, or of Linux on ARM64.
@@ -34,6 +36,7 @@ struct CpuAnswers {
   Registers leaf_7_1{};  ///< the second page of leaf 7
   uint64_t xcr0 = 0;     ///< the registers that the operating system saves
   uint64_t hwcap = 0;    ///< AT_HWCAP of ARM64
+  uint64_t hwcap2 = 0;   ///< AT_HWCAP2 of ARM64
 };
 
 CpuTraits cpu_traits_of(const CpuAnswers& answers);

@@ -208,7 +208,7 @@ Tensor WeightMatrix::largest(const Var& x, const Logits& logits,
 bool WeightMatrix::has_largest() const {
   return packed() && !rounds_rows(state_->packed->matrix.format()) &&
          state_->packed->matrix.cols() <= PackedMatrix::kMostInt8Columns &&
-         kernels::int8_kernel() != kernels::Int8Kernel::kPlain;
+         int8_kernel() != Int8Kernel::kPlain;
 }
 
 WeightMatrix WeightMatrix::rows(std::span<const int32_t> rows) const {

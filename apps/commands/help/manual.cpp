@@ -104,9 +104,12 @@ constexpr std::pair<const char*, const char*> kExits[] = {
     {"130, 143", "Ended by SIGINT or SIGTERM; a training has written a checkpoint."}};
 constexpr std::pair<const char*, const char*> kVariables[] = {
     {"TAPESTRY_BFLOAT16",
-     "How a CPU multiplies bfloat16: amx, avx512_bf16, float32, or amx_emulated, which has the "
-     "bits "
-     "of amx on any processor. Without it the fastest one that there is."},
+     "How a CPU multiplies bfloat16: amx, avx512_bf16, bfmmla, float32, or amx_emulated and "
+     "bfmmla_emulated, which have the bits of those on any processor. Without it what fits the "
+     "processor."},
+    {"TAPESTRY_INT8",
+     "How a CPU multiplies int8: amx, avx512_vnni, avx_vnni, i8mm, dotprod, plain, amx_emulated or "
+     "i8mm_emulated. All give the same bits. Without it the first one that the processor has."},
     {"TAPESTRY_VECTORS", "Limits all vector kernels, so that processors give the same bits: AVX2."},
     {"TAPESTRY_GPU_TIMES", "Prints at the end where the time of a GPU went."},
     {"OPENBLAS_CORETYPE", "The kernels of OpenBLAS, which otherwise fit the processor."}};

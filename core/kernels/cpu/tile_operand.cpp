@@ -8,6 +8,7 @@
 #include "core/cpu/cpu_traits.h"
 #include "core/cpu/parallel.h"
 #include "core/kernels/cpu/bfloat16_pairs.h"
+#include "core/kernels/cpu/tile_packing_neon.h"
 
 namespace tapestry::kernels {
 namespace {
@@ -172,9 +173,33 @@ void pack_tiles_plainly(const Factor& source, Range strips, Range tiles, TileOpe
   }
 }
 
+#ifdef __aarch64__
+namespace {
+
+// Those at the edges plainly.
+void pack_tiles_neon(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
+  for (int64_t s = strips.begin; s < strips.end; ++s) {
+    for (int64_t t = tiles.begin; t < tiles.end; ++t) {
+      const int64_t i = (s - strips.begin) * kTileStrip, k = (t - tiles.begin) * kTileDepth;
+      if ((s + 1) * kTileStrip <= operand.length() && (t + 1) * kTileDepth <= operand.k()) {
+        pack_whole_tile(source.from(i, k), operand.side(), operand.form(), operand.tile(s, t));
+      } else {
+        // A strip of padding has no first element.
+        const bool exists = s * kTileStrip < operand.length();
+        pack_tiles_plainly(exists ? source.from(i, k) : source, {s, s + 1}, {t, t + 1}, operand);
+      }
+    }
+  }
+}
+
+}  // namespace
+#endif
+
 void pack_tiles(const Factor& source, Range strips, Range tiles, TileOperand& operand) {
 #ifdef __x86_64__
   if (cpu_traits().avx512_bf16) return pack_tiles_avx512(source, strips, tiles, operand);
+#elif defined(__aarch64__)
+  return pack_tiles_neon(source, strips, tiles, operand);
 #endif
   pack_tiles_plainly(source, strips, tiles, operand);
 }

@@ -14,8 +14,12 @@ void run_piece(Bfloat16Kernel kernel, const TileProduct& p, Range rows, Range co
       return multiply_piece<AmxTiles>(p, rows, cols);
     case Bfloat16Kernel::kAvx512:
       return multiply_piece<PairProducts>(p, rows, cols);
+    case Bfloat16Kernel::kBfmmla:
+      return multiply_piece<SquareProducts>(p, rows, cols);
     case Bfloat16Kernel::kAmxEmulated:
       return multiply_piece<EmulatedTiles>(p, rows, cols);
+    case Bfloat16Kernel::kBfmmlaEmulated:
+      return multiply_piece<EmulatedSquares>(p, rows, cols);
     case Bfloat16Kernel::kWidened:
       fail(ErrorKind::kRuntime, "[tile_product] ", name_of(kernel), " does not multiply tiles.");
   }

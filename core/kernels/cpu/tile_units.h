@@ -186,4 +186,24 @@ class PairProducts {
   static void multiply_block(const TileBlock& block, float* c, int64_t ldc, bool add);
 };
 
+/// BFMMLA: the tiles in an order of its own, and sums in the registers of NEON. Use it only on
+/// processors with FEAT_BF16. A sum s gets odd(s + odd(a b + a' b')) of each pair of neighbours
+/// along k, in ascending order, where odd() rounds what is no float to the neighbour whose last bit
+/// is 1; subnormal numbers are 0, going in and coming out. A sum of k products is so within
+/// 2^-23 (k / 2 + 1) of the sum of their sizes.
+class SquareProducts {
+ public:
+  static void open() {}
+  static void close() {}
+  static void multiply_block(const TileBlock& block, float* c, int64_t ldc, bool add);
+};
+
+/// The same bits by plain arithmetic, on any processor.
+class EmulatedSquares {
+ public:
+  static void open() {}
+  static void close() {}
+  static void multiply_block(const TileBlock& block, float* c, int64_t ldc, bool add);
+};
+
 }  // namespace tapestry::kernels

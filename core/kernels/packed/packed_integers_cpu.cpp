@@ -2,8 +2,6 @@
 // the choice among the kernels of int8 and int4.
 #include <cstring>
 
-#include "core/cpu/bfloat16_kernel.h"
-#include "core/cpu/cpu_traits.h"
 #include "core/kernels/packed/packed_tile.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -220,50 +218,25 @@ PackedTileFunction packed_int4_plain_tile() { return HWY_DYNAMIC_DISPATCH(int4_t
 
 DeliverFunction packed_int8_deliver() { return HWY_DYNAMIC_DISPATCH(deliver_function)(); }
 
-bool can_run(Int8Kernel kernel) {
-  const CpuTraits& cpu = cpu_traits();
-  switch (kernel) {
-    case Int8Kernel::kAvxVnni:
-      return cpu.avx_vnni;
-    case Int8Kernel::kAvx512Vnni:
-      return cpu.avx512_vnni;
-    case Int8Kernel::kDotProd:
-      return cpu.dotprod;
-    case Int8Kernel::kAmx:
-      return cpu.amx_int8 && cpu.avx512_vnni && tiles_allowed();
-    case Int8Kernel::kPlain:
-    case Int8Kernel::kAmxEmulated:
-      return true;
-  }
-  return false;
-}
-
-Int8Kernel int8_kernel() {
-  static const Int8Kernel fastest = [] {
-    for (const auto kernel :
-         {Int8Kernel::kAmx, Int8Kernel::kAvx512Vnni, Int8Kernel::kAvxVnni, Int8Kernel::kDotProd}) {
-      if (can_run(kernel)) return kernel;
-    }
-    return Int8Kernel::kPlain;
-  }();
-  return fastest;
-}
-
 IntegerTiles packed_integer_tiles(Int8Kernel kernel) {
   constexpr uint8_t kUnsigned = 0x80;
   switch (kernel) {
-    case Int8Kernel::kPlain:
-      break;
-    case Int8Kernel::kAvxVnni:
-      return {kUnsigned, packed_int8_avx_vnni_tile(), packed_int4_avx_vnni_tile()};
-    case Int8Kernel::kAvx512Vnni:
-      return {kUnsigned, packed_int8_avx512_vnni_tile(), packed_int4_avx512_vnni_tile()};
-    case Int8Kernel::kDotProd:
-      return {0, packed_int8_dotprod_tile(), packed_int4_dotprod_tile()};
     case Int8Kernel::kAmx:
       return {kUnsigned, packed_int8_amx_tile(), packed_int4_avx512_vnni_tile()};
+    case Int8Kernel::kAvx512Vnni:
+      return {kUnsigned, packed_int8_avx512_vnni_tile(), packed_int4_avx512_vnni_tile()};
+    case Int8Kernel::kAvxVnni:
+      return {kUnsigned, packed_int8_avx_vnni_tile(), packed_int4_avx_vnni_tile()};
+    case Int8Kernel::kI8mm:
+      return {0, packed_int8_i8mm_tile(), packed_int4_dotprod_tile()};
+    case Int8Kernel::kDotProd:
+      return {0, packed_int8_dotprod_tile(), packed_int4_dotprod_tile()};
+    case Int8Kernel::kPlain:
+      break;
     case Int8Kernel::kAmxEmulated:
       return {kUnsigned, packed_int8_emulated_tile(), packed_int4_plain_tile()};
+    case Int8Kernel::kI8mmEmulated:
+      return {0, packed_int8_i8mm_emulated_tile(), packed_int4_plain_tile()};
   }
   return {0, packed_int8_plain_tile(), packed_int4_plain_tile()};
 }

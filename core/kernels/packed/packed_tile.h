@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/cpu/int8_kernel.h"
 #include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/packed/packed_matrix.h"
 
@@ -43,40 +44,6 @@ PackedTileFunction packed_tile(WeightFormat format);
 PackedTileFunction packed_float32_tile();
 PackedTileFunction packed_bfloat16_tile();
 
-/// What multiplies bytes. All give the same bits; of int4 those that fuse multiply-adds, as all do
-/// on processors with AVX2 and on ARM64.
-enum class Int8Kernel {
-  kPlain,        ///< products of 16 bits, on every processor
-  kAvxVnni,      ///< VPDPBUSD of AVX-VNNI, 256 bits
-  kAvx512Vnni,   ///< VPDPBUSD of AVX512-VNNI
-  kDotProd,      ///< SDOT of ARM64's FEAT_DotProd
-  kAmx,          ///< TDPBUSD of AMX-INT8; of few rows kAvx512Vnni
-  kAmxEmulated,  ///< the loop of kAmx on any processor, very slowly: for tests
-};
-
-/// "plain", "avx_vnni", "avx512_vnni", "dotprod", "amx", "amx_emulated".
-constexpr const char* name_of(Int8Kernel kernel) {
-  switch (kernel) {
-    case Int8Kernel::kPlain:
-      return "plain";
-    case Int8Kernel::kAvxVnni:
-      return "avx_vnni";
-    case Int8Kernel::kAvx512Vnni:
-      return "avx512_vnni";
-    case Int8Kernel::kDotProd:
-      return "dotprod";
-    case Int8Kernel::kAmx:
-      return "amx";
-    case Int8Kernel::kAmxEmulated:
-      return "amx_emulated";
-  }
-  return nullptr;
-}
-
-bool can_run(Int8Kernel kernel);
-/// The fastest one of this processor.
-Int8Kernel int8_kernel();
-
 struct IntegerTiles {
   uint8_t flip;  ///< for quantize_row() of int8; of int4 there is none
   PackedTileFunction int8, int4;
@@ -91,6 +58,8 @@ PackedTileFunction packed_int8_plain_tile();
 PackedTileFunction packed_int8_avx_vnni_tile();
 PackedTileFunction packed_int8_avx512_vnni_tile();
 PackedTileFunction packed_int8_dotprod_tile();
+PackedTileFunction packed_int8_i8mm_tile();
+PackedTileFunction packed_int8_i8mm_emulated_tile();
 PackedTileFunction packed_int8_amx_tile();
 PackedTileFunction packed_int8_emulated_tile();
 PackedTileFunction packed_int4_plain_tile();

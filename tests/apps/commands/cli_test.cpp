@@ -178,7 +178,8 @@ TEST_F(CliTest, VersionSaysWhatABugReportNeeds) {
   EXPECT_THAT(outcome.out,
               testing::MatchesRegex("tapestry [0-9.]+\ncommit: [0-9a-z-]+\n"
                                     "build: (Release|Debug)[a-zA-Z ]*, CPU[a-zA-Z ]*, .+\n"
-                                    "processor: .*, vectors [A-Z0-9_]+\nBLAS: OpenBLAS .+\n"));
+                                    "processor: .*, vectors [A-Z0-9_]+\nBLAS: OpenBLAS .+\n"
+                                    "bfloat16: [a-z0-9_]+\nint8: [a-z0-9_]+\n"));
   EXPECT_THAT(outcome.out, StartsWith(std::string("tapestry ") + build_info().version + '\n'));
 }
 

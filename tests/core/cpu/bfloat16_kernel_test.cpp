@@ -20,7 +20,14 @@ CpuTraits with_amx() {
   return cpu;
 }
 
+CpuTraits with_bfmmla() {
+  CpuTraits cpu;
+  cpu.dotprod = cpu.i8mm = cpu.arm_bf16 = true;
+  return cpu;
+}
+
 TEST(Bfloat16Kernel, FollowsTheTable) {
+  EXPECT_EQ(bfloat16_kernel_for(with_bfmmla(), false), Bfloat16Kernel::kBfmmla);
   EXPECT_EQ(bfloat16_kernel_for(with_amx(), true), Bfloat16Kernel::kAmx);
   EXPECT_EQ(bfloat16_kernel_for(with_amx(), false), Bfloat16Kernel::kWidened);
   EXPECT_EQ(bfloat16_kernel_for(with_avx512_bf16(CpuVendor::kIntel), true),
@@ -42,13 +49,17 @@ TEST(Bfloat16Kernel, CanBeForcedToWhatTheProcessorHas) {
     return std::string("no error");
   };
   EXPECT_THAT(message("AMX", with_amx(), true),
-              testing::HasSubstr("expected one of amx, avx512_bf16, float32, amx_emulated, got "
-                                 "'AMX'; this processor can run amx, avx512_bf16, float32, "
-                                 "amx_emulated"));
+              testing::HasSubstr("expected one of amx, avx512_bf16, bfmmla, float32, "
+                                 "amx_emulated, bfmmla_emulated, got 'AMX'; this processor can run "
+                                 "amx, avx512_bf16, float32, amx_emulated, bfmmla_emulated."));
   EXPECT_THAT(message("amx", with_amx(), false),
-              testing::HasSubstr("this processor can run avx512_bf16, float32, amx_emulated"));
+              testing::HasSubstr("this processor can run avx512_bf16, float32, amx_emulated, "
+                                 "bfmmla_emulated."));
   EXPECT_THAT(message("amx", CpuTraits{}, true),
-              testing::HasSubstr("this processor can run float32, amx_emulated"));
+              testing::HasSubstr("this processor can run float32, amx_emulated, bfmmla_emulated."));
+  EXPECT_THAT(message("amx", with_bfmmla(), true),
+              testing::HasSubstr("this processor can run bfmmla, float32, amx_emulated, "
+                                 "bfmmla_emulated."));
 }
 
 }  // namespace

@@ -46,6 +46,13 @@ TEST(CpuTraits, ReadsArm64) {
   EXPECT_FALSE(cpu_traits_of(answers).dotprod);
   answers.hwcap = 1u << 20;
   EXPECT_TRUE(cpu_traits_of(answers).dotprod);
+  EXPECT_FALSE(cpu_traits_of(answers).i8mm || cpu_traits_of(answers).arm_bf16);
+  answers.hwcap2 = 1u << 13;
+  EXPECT_TRUE(cpu_traits_of(answers).i8mm);
+  EXPECT_FALSE(cpu_traits_of(answers).arm_bf16);
+  answers.hwcap2 = 1u << 14;
+  EXPECT_TRUE(cpu_traits_of(answers).arm_bf16);
+  EXPECT_FALSE(cpu_traits_of(answers).i8mm);
   EXPECT_EQ(cpu_traits_of(answers).vendor, CpuVendor::kOther);
 }
 
@@ -120,6 +127,8 @@ TEST(CpuTraits, AgreesWithTheKernel) {
   EXPECT_EQ(traits.amx_bf16, has("amx_bf16"));
   EXPECT_EQ(traits.amx_int8, has("amx_int8"));
   EXPECT_EQ(traits.dotprod, has("asimddp"));
+  EXPECT_EQ(traits.i8mm, has("i8mm"));
+  EXPECT_EQ(traits.arm_bf16, has("bf16"));
 }
 
 }  // namespace

@@ -114,6 +114,8 @@ TEST(Precision, Bf16x3NeedsTiles) {
   EXPECT_EQ(why_no_bf16x3(Bfloat16Kernel::kAmxEmulated), "");
   EXPECT_EQ(why_no_bf16x3(Bfloat16Kernel::kWidened),
             "needs a processor with AMX; this one multiplies bfloat16 on float32.");
+  EXPECT_EQ(why_no_bf16x3(Bfloat16Kernel::kBfmmla),
+            "needs a processor with AMX; this one multiplies bfloat16 on bfmmla.");
   EXPECT_EQ(why_no_bf16x3(Bfloat16Kernel::kAvx512),
             "needs a processor with AMX; this one multiplies bfloat16 on avx512_bf16, where three "
             "products take longer than one of float32.");

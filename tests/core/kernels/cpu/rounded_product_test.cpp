@@ -15,7 +15,9 @@ std::vector<Bfloat16Kernel> kernels_here() {
   std::vector<Bfloat16Kernel> all = {Bfloat16Kernel::kWidened};
 #ifndef __SANITIZE_ADDRESS__  // two minutes there; TileProduct runs the same loops
   all.push_back(Bfloat16Kernel::kAmxEmulated);
+  all.push_back(Bfloat16Kernel::kBfmmlaEmulated);
 #endif
+  if (cpu_traits().arm_bf16) all.push_back(Bfloat16Kernel::kBfmmla);
   if (cpu_traits().avx512_bf16) all.push_back(Bfloat16Kernel::kAvx512);
   if (cpu_traits().amx_bf16 && tiles_allowed()) all.push_back(Bfloat16Kernel::kAmx);
   return all;

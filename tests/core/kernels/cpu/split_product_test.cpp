@@ -139,7 +139,9 @@ void expect_split_product() {
 
 TEST(SplitProduct, EqualsThreeLoops) {
   expect_split_product<EmulatedTiles>();
+  expect_split_product<EmulatedSquares>();
   if (cpu_traits().avx512_bf16) expect_split_product<PairProducts>();
+  if (cpu_traits().arm_bf16) expect_split_product<SquareProducts>();
 }
 
 TEST(SplitProduct, BitsDoNotDependOnTheCut) {
@@ -213,7 +215,9 @@ TEST(SplitOperand, PartsAddUp) {
 }
 
 TEST(SplitOperand, VectorsPackAsPlainLoopsDo) {
+#ifndef __aarch64__
   if (!cpu_traits().avx512_bf16) GTEST_SKIP() << "this processor has no AVX512-BF16";
+#endif
   for (const auto& [length, k] :
        {std::pair<int64_t, int64_t>{1, 1}, {16, 32}, {17, 33}, {40, 95}}) {
     for (const SplitSide side : {SplitSide::kLeft, SplitSide::kRight}) {

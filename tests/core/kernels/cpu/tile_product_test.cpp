@@ -1,6 +1,6 @@
-// Products on tiles. The emulated unit runs everywhere and proves the loops and the bits; where the
-// processor has AMX, its bits are compared with the emulated ones. VDPBF16PS has an order of sums
-// of its own.
+// Products on tiles. The emulated units run everywhere and prove the loops and the bits; where the
+// processor has AMX or BFMMLA, its bits are compared with the emulated ones. VDPBF16PS has an order
+// of sums of its own.
 #include <bit>
 #include <set>
 
@@ -134,6 +134,11 @@ TEST(TileProduct, PairsEqualThreeLoopsOverRoundedFactors) {
   expect_three_loops<PairProducts>();
 }
 
+TEST(TileProduct, SquaresEqualThreeLoopsOverRoundedFactors) {
+  expect_three_loops<EmulatedSquares>();
+  if (cpu_traits().arm_bf16) expect_three_loops<SquareProducts>();
+}
+
 template <class Unit>
 void expect_bits_of_any_cut() {
   const Sizes s{300, 900, 70};
@@ -146,6 +151,8 @@ void expect_bits_of_any_cut() {
 
 TEST(TileProduct, BitsDoNotDependOnTheCut) {
   expect_bits_of_any_cut<EmulatedTiles>();
+  expect_bits_of_any_cut<EmulatedSquares>();
+  if (cpu_traits().arm_bf16) expect_bits_of_any_cut<SquareProducts>();
   if (cpu_traits().avx512_bf16) expect_bits_of_any_cut<PairProducts>();
 }
 
@@ -177,6 +184,8 @@ void expect_same_with_room() {
 
 TEST(TileProduct, RoomForWholeBlocksChangesNoResult) {
   expect_same_with_room<EmulatedTiles>();
+  expect_same_with_room<EmulatedSquares>();
+  if (cpu_traits().arm_bf16) expect_same_with_room<SquareProducts>();
   if (cpu_traits().avx512_bf16) expect_same_with_room<PairProducts>();
 }
 
@@ -217,7 +226,9 @@ Values<float> odd_values(int64_t n, uint64_t seed) {
 }
 
 TEST(TileOperand, VectorsPackAsPlainLoopsDo) {
+#ifndef __aarch64__
   if (!cpu_traits().avx512_bf16) GTEST_SKIP() << "this processor has no AVX512-BF16";
+#endif
   for (const auto& [length, k] :
        {std::pair<int64_t, int64_t>{1, 1}, {16, 32}, {17, 33}, {40, 95}}) {
     for (const Side side : {Side::kLeft, Side::kRight}) {
@@ -238,8 +249,8 @@ TEST(TileOperand, VectorsPackAsPlainLoopsDo) {
   }
 }
 
-TEST(TileProduct, AmxHasTheBitsOfTheEmulation) {
-  if (!cpu_traits().amx_bf16 || !tiles_allowed()) GTEST_SKIP() << "this processor has no AMX-BF16";
+template <class Unit, class Emulated>
+void expect_bits_of_the_emulation() {
   for (const Sizes& s : kSizes) {
     for (const bool add : {false, true}) {
       Operand a(Side::kLeft, s.m, s.k, true, 1), b(Side::kRight, s.n, s.k, true, 2);
@@ -248,13 +259,23 @@ TEST(TileProduct, AmxHasTheBitsOfTheEmulation) {
         BFloat16& x = a.packed.tile(0, 0)[i];
         x = BFloat16(float(x) * (i % 2 == 0 ? 0x1p-126F : 0x1p60F));
       }
-      const auto real = multiply<AmxTiles>(s, a, b, s.n, add, 2);
-      const auto emulated = multiply<EmulatedTiles>(s, a, b, s.n, add, 1);
+      const auto real = multiply<Unit>(s, a, b, s.n, add, 2);
+      const auto emulated = multiply<Emulated>(s, a, b, s.n, add, 1);
       for (size_t i = 0; i < real.size(); ++i) {
         ASSERT_EQ(std::bit_cast<uint32_t>(real[i]), std::bit_cast<uint32_t>(emulated[i])) << i;
       }
     }
   }
+}
+
+TEST(TileProduct, AmxHasTheBitsOfTheEmulation) {
+  if (!cpu_traits().amx_bf16 || !tiles_allowed()) GTEST_SKIP() << "this processor has no AMX-BF16";
+  expect_bits_of_the_emulation<AmxTiles, EmulatedTiles>();
+}
+
+TEST(TileProduct, BfmmlaHasTheBitsOfTheEmulation) {
+  if (!cpu_traits().arm_bf16) GTEST_SKIP() << "this processor has no BFMMLA";
+  expect_bits_of_the_emulation<SquareProducts, EmulatedSquares>();
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ std::vector<double> int4_product(const Problem& p, bool rounds_x = true) {
   return exact(rounded);
 }
 
-Values<float> run_tile(kernels::Int8Kernel kernel, const Problem& p) {
+Values<float> run_tile(Int8Kernel kernel, const Problem& p) {
   const kernels::IntegerTiles tiles = kernels::packed_integer_tiles(kernel);
   const PackedMatrix packed(WeightFormat::kInt8, p.w.data(), p.out, p.in);
   const int64_t padded = kernels::padded_bytes(p.in), stride = padded + 7;
@@ -120,7 +120,7 @@ Values<float> run_tile(kernels::Int8Kernel kernel, const Problem& p) {
   return y;
 }
 
-Values<float> run_int4_tile(kernels::Int8Kernel kernel, const Problem& p) {
+Values<float> run_int4_tile(Int8Kernel kernel, const Problem& p) {
   constexpr int64_t kColumns = PackedMatrix::kInt4Columns;
   const PackedMatrix packed(WeightFormat::kInt4, p.w.data(), p.out, p.in);
   kernels::PackedTile work{.weight = packed, .panels = {0, packed.panels()}};
@@ -267,8 +267,8 @@ TEST(PackedLinearTest, Int4RoundsGroupsOfBothSides) {
 }
 
 TEST(PackedLinearTest, Int4KernelsHaveTheSameBits) {
-  for (const auto kernel : enumerators<kernels::Int8Kernel>()) {
-    if (!kernels::can_run(kernel)) continue;
+  for (const auto kernel : enumerators<Int8Kernel>()) {
+    if (!can_run(kernel)) continue;
     SCOPED_TRACE(name_of(kernel));
     for_each_problem(
         [&](const Problem& p) { EXPECT_EQ(run_int4_tile(kernel, p), p.run(WeightFormat::kInt4)); });
@@ -282,15 +282,14 @@ TEST(PackedLinearTest, Int8HasExactSums) {
 
 TEST(PackedLinearTest, PlainInt8HasExactSums) {
   on_every_target([] {
-    for_each_problem([](const Problem& p) {
-      EXPECT_EQ(run_tile(kernels::Int8Kernel::kPlain, p), rounded_product(p));
-    });
+    for_each_problem(
+        [](const Problem& p) { EXPECT_EQ(run_tile(Int8Kernel::kPlain, p), rounded_product(p)); });
   });
 }
 
 TEST(PackedLinearTest, Int8KernelsHaveTheSameBits) {
-  for (const auto kernel : enumerators<kernels::Int8Kernel>()) {
-    if (!kernels::can_run(kernel)) continue;
+  for (const auto kernel : enumerators<Int8Kernel>()) {
+    if (!can_run(kernel)) continue;
     SCOPED_TRACE(name_of(kernel));
     for_each_problem([&](const Problem& p) { EXPECT_EQ(run_tile(kernel, p), rounded_product(p)); });
   }
@@ -307,7 +306,7 @@ TEST(PackedLinearTest, TheLargestSumsDoNotOverflow) {
   for (size_t i = 0; i < y.size(); ++i) {
     EXPECT_EQ(y[i], (i < 33 ? most : -most) * scale * scale) << i;
   }
-  EXPECT_EQ(run_tile(kernels::Int8Kernel::kPlain, p), p.run(WeightFormat::kInt8));
+  EXPECT_EQ(run_tile(Int8Kernel::kPlain, p), p.run(WeightFormat::kInt8));
 }
 
 TEST(PackedLinearTest, NothingHidesANan) {
