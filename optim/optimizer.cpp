@@ -46,6 +46,15 @@ Tensor gradient_of(const Var& var) { return var.needs_grad() ? var.grad() : Tens
 
 }  // namespace
 
+void spoil_if_not_finite(std::span<const Tensor> others, const Tensor& sum) {
+  for (const Tensor& numbers : others) {
+    dispatch_device(sum.device(), [&](auto device) {
+      kernels::sum_axis(device, numbers.data<double>(), sum.data<double>(), 1, numbers.numel(), 1,
+                        /*scale=*/0.0, Write::kAdd);
+    });
+  }
+}
+
 Optimizer::Optimizer(const OptimizerOptions& options, const NamedVars& params)
     : Optimizer(options, groups_for(options, params)) {}
 
@@ -87,25 +96,23 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGro
 
 void Optimizer::launch(double learning_rate, const ClipOptions& clip, double gradient_scale,
                        std::span<const Tensor> also_finite, const Tensor& squares) {
-  check(is_positive_or_0(learning_rate), "optimizer", "expected a learning rate of 0 or more, got ",
-        learning_rate, '.');
-  check(!launched_, "optimizer", "the outcome of the last launch was not asked for.");
+  expect_launch(learning_rate);
   if (squares.defined() && !figures_.empty()) sum_of_squares();
   const Tensor squared = squares.defined() ? squares.clone() : sum_of_squares();
-  // Becomes not finite if one of the others is not.
-  for (const Tensor& numbers : also_finite) {
-    dispatch_device(squared.device(), [&](auto device) {
-      kernels::sum_axis(device, numbers.data<double>(), squared.data<double>(), 1, numbers.numel(),
-                        1, /*scale=*/0.0, Write::kAdd);
-    });
-  }
-  launched_ = Launched{HostCopy(squared), gradient_scale, {}};
+  spoil_if_not_finite(also_finite, squared);
+  launched_ = Launched{HostCopy(squared), gradient_scale, {}, 0, {}};
   GradientTransform transform;
   transform.scale = gradient_scale;
   if (clip.clip_value > 0) transform.limit = clip.clip_value;
   transform.squared_norm = squared.data<double>();
   transform.max_norm = clip.max_grad_norm;
-  update(learning_rate, transform);
+  launched_->updated = update(slots_, learning_rate, transform);
+}
+
+void Optimizer::expect_launch(double learning_rate) const {
+  check(is_positive_or_0(learning_rate), "optimizer", "expected a learning rate of 0 or more, got ",
+        learning_rate, '.');
+  check(!launched_, "optimizer", "the outcome of the last launch was not asked for.");
 }
 
 StepResult Optimizer::outcome() {
@@ -118,8 +125,9 @@ StepResult Optimizer::outcome() {
       if (slot->step.defined()) --*slot->step.data<int32_t>();
     }
   }
+  StepResult result{norm, finite, launched_->updated_before, std::move(launched_->culprit)};
   launched_.reset();
-  return {norm, finite};
+  return result;
 }
 
 void Optimizer::count_figures() {
@@ -169,16 +177,21 @@ void Optimizer::sum_and_count(const std::vector<ElementSpan<T>>& gradients, doub
   }
 }
 
-void Optimizer::update(double learning_rate, const GradientTransform& transform) {
-  if (slots_.empty()) return;
-  if (options_.type == OptimizerType::kMuon) update_matrices(learning_rate, transform);
+std::vector<const Optimizer::Slot*> Optimizer::update(std::span<const Slot> slots,
+                                                      double learning_rate,
+                                                      const GradientTransform& transform) const {
+  std::vector<const Slot*> updated;
+  if (slots.empty()) return updated;
+  if (options_.type == OptimizerType::kMuon) {
+    update_matrices(slots, learning_rate, transform, updated);
+  }
   const OptimizerRule rule = rule_of(elementwise_type(options_.type));
-  dispatch(slots_.front().var.value(), [&](auto device, auto type) {
+  dispatch(slots.front().var.value(), [&](auto device, auto type) {
     using T = decltype(type);
     using W = Wider<T>;
     std::vector<ParameterUpdate<T>> updates;
-    updates.reserve(slots_.size());
-    for (const Slot& slot : slots_) {
+    updates.reserve(slots.size());
+    for (const Slot& slot : slots) {
       const Tensor gradient = gradient_of(slot.var);
       if (!gradient.defined() || !slot.rows.empty()) continue;
       const double t = slot.step.defined() ? ++*slot.step.data<int32_t>() : 0;
@@ -201,15 +214,18 @@ void Optimizer::update(double learning_rate, const GradientTransform& transform)
         }
       }
       if (slot.master.defined()) update.master = slot.master.template data<W>();
-      launched_->updated.push_back(&slot);
+      updated.push_back(&slot);
     }
     kernels::optimizer_step<T>(device, updates, transform);
   });
+  return updated;
 }
 
-void Optimizer::update_matrices(double learning_rate, const GradientTransform& transform) {
+void Optimizer::update_matrices(std::span<const Slot> slots, double learning_rate,
+                                const GradientTransform& transform,
+                                std::vector<const Slot*>& updated) const {
   std::vector<MuonMatrix> matrices;
-  for (const Slot& slot : slots_) {
+  for (const Slot& slot : slots) {
     Tensor gradient = gradient_of(slot.var);
     if (!gradient.defined() || slot.rows.empty()) continue;
     gradient = gradient.reshape(slot.var.shape());
@@ -228,7 +244,7 @@ void Optimizer::update_matrices(double learning_rate, const GradientTransform& t
       matrix.weight_decay = slot.weight_decay;
       begin += rows;
     }
-    launched_->updated.push_back(&slot);
+    updated.push_back(&slot);
   }
   muon_step(matrices, options_.momentum, options_.muon, transform);
 }

@@ -137,6 +137,10 @@ struct ClipOptions {
 struct StepResult {
   double grad_norm;  ///< global L2 norm before clipping, gradient_scale included
   bool finite;       ///< false: a gradient is not finite, and the update was skipped
+  /// Of an update in backward (optim/backward_steps.h) that could not be skipped as a whole: the
+  /// parameters that were updated before one whose gradient is not finite, and that one's name.
+  int64_t updated_before = 0;
+  std::string culprit = {};
 };
 
 /// Figures of one parameter's gradient, before clipping.
@@ -199,6 +203,8 @@ class Optimizer {
   double product_flops() const;
 
  private:
+  friend class BackwardSteps;
+
   // A parameter with its settings and state.
   struct Slot {
     std::string name;
@@ -215,15 +221,22 @@ class Optimizer {
   struct Launched {
     HostCopy squared_norm;
     double gradient_scale;
-    std::vector<const Slot*> updated;
+    std::vector<const Slot*> updated;  // whose counts go back if it is skipped
+    int64_t updated_before = 0;        // as in StepResult
+    std::string culprit = {};
   };
 
+  // Throws if an update cannot begin with this rate.
+  void expect_launch(double learning_rate) const;
   // The sum of squares of the gradients, on their device.
   Tensor sum_of_squares();
   template <class T>
   void sum_and_count(const std::vector<ElementSpan<T>>& gradients, double* sum);
-  void update(double learning_rate, const GradientTransform& transform);
-  void update_matrices(double learning_rate, const GradientTransform& transform);
+  // Updates those of the slots that have a gradient. Returns them.
+  std::vector<const Slot*> update(std::span<const Slot> slots, double learning_rate,
+                                  const GradientTransform& transform) const;
+  void update_matrices(std::span<const Slot> slots, double learning_rate,
+                       const GradientTransform& transform, std::vector<const Slot*>& updated) const;
 
   OptimizerOptions options_;
   std::vector<Slot> slots_;

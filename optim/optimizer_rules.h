@@ -30,4 +30,7 @@ bool counts_updates(const OptimizerOptions& options);
 std::vector<StateTensor> state_of(const OptimizerOptions& options, const Shape& param,
                                   bool orthogonalized);
 
+/// Makes `sum`, a float64 number on the device of the others, not finite if one of them is not.
+void spoil_if_not_finite(std::span<const Tensor> others, const Tensor& sum);
+
 }  // namespace tapestry

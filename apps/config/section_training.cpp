@@ -324,6 +324,12 @@ void bind_update(ConfigSection& s, Config& config) {
          "Scales all gradients down to this norm together; 0: off.", at_least(0));
   s.read("clip_value", training.clip_value, "Clips each element of the gradients; 0: off.",
          at_least(0));
+  s.read("optimizer_in_backward", training.optimizer_in_backward,
+         "Each parameter is updated as soon as backward has its gradient, whose memory is then "
+         "free: the same bits without the memory of all gradients. On a CPU, with one batch an "
+         "update (gradient_accumulation_steps and splits 1) and without max_grad_norm. A gradient "
+         "that is not finite then ends the run, if others were applied before; a loss that is not "
+         "finite is skipped as ever.");
   s.read("ema_decay", training.ema_decay,
          "Decay of an average of the weights, which is validated and used in place of them; 0: "
          "off.",
