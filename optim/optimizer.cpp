@@ -46,6 +46,10 @@ Tensor gradient_of(const Var& var) { return var.needs_grad() ? var.grad() : Tens
 
 }  // namespace
 
+std::vector<StateTensor> Optimizer::kinds_of(const Slot& slot) const {
+  return state_of(options_, slot.var.shape(), slot.var.dtype(), !slot.rows.empty());
+}
+
 void spoil_if_not_finite(std::span<const Tensor> others, const Tensor& sum) {
   for (const Tensor& numbers : others) {
     dispatch_device(sum.device(), [&](auto device) {
@@ -81,13 +85,16 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGro
   for (Slot& slot : slots_) {
     const Tensor& value = slot.var.value();
     const DType dtype = wider(value.dtype());
-    const DType state_dtype = state_type(options_, dtype);
-    require(state_dtype == dtype || dtype == DType::kFloat32, "state_dtype must be float32 beside ",
-            dtype, " parameters, got ", state_dtype, '.');
+    const StateType state_type = options_.state_dtype;
+    require(state_type == StateType::kFloat32 || dtype == DType::kFloat32,
+            "state_dtype must be float32 beside ", dtype, " parameters, got ", name_of(state_type),
+            '.');
+    require(state_type != StateType::kFloat8 || value.device().is_cpu(),
+            "state_dtype float8 is for a CPU, '", slot.name, "' is on ", value.device(), '.');
     check(value.dtype() == all.front().second.dtype(), "optimizer", "'", slot.name, "' is ",
           value.dtype(), ", '", all.front().first, "' ", all.front().second.dtype(), '.');
-    for (const StateTensor& kept : state_of(options_, value.shape(), !slot.rows.empty())) {
-      slot.state.push_back(Tensor::zeros(kept.shape, state_dtype, value.device()));
+    for (const StateTensor& kept : kinds_of(slot)) {
+      slot.state.push_back(Tensor::zeros(kept.shape, kept.dtype, value.device()));
     }
     if (value.dtype() != dtype) slot.master = value.to(dtype);
     if (slot.rows.empty() && counts) slot.step = Tensor::zeros({}, DType::kInt32);
@@ -206,8 +213,12 @@ std::vector<const Optimizer::Slot*> Optimizer::update(std::span<const Slot> slot
       }
       update.n = gradient.numel();
       update.number = static_cast<uint32_t>(t);
-      for (size_t k = 0; k < slot.state.size(); ++k) {
-        if (slot.state[k].dtype() == DType::kBFloat16) {
+      const bool in_blocks = options_.state_dtype == StateType::kFloat8;
+      for (size_t k = 0; k < slot.state.size() / (in_blocks ? 2 : 1); ++k) {
+        if (in_blocks) {
+          update.codes[k] = static_cast<uint8_t*>(slot.state[2 * k].raw());
+          update.scales[k] = slot.state[2 * k + 1].template data<float>();
+        } else if (slot.state[k].dtype() == DType::kBFloat16) {
           update.rounded_state[k] = slot.state[k].template data<BFloat16>();
         } else {
           update.state[k] = slot.state[k].template data<W>();
@@ -267,7 +278,7 @@ NamedTensors Optimizer::state() const {
   NamedTensors state;
   for (const Slot& slot : slots_) {
     size_t k = 0;
-    for (const StateTensor& kept : state_of(options_, slot.var.shape(), !slot.rows.empty())) {
+    for (const StateTensor& kept : kinds_of(slot)) {
       state.emplace_back(concat(kept.kind, '/', slot.name), slot.state[k++]);
     }
     if (slot.step.defined()) state.emplace_back("step/" + slot.name, slot.step);

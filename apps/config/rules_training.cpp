@@ -10,6 +10,9 @@ void check_optimizer(Rules& rules, const Config& config) {
     validate(config.optimizer, report);
     const bool decays = config.optimizer.weight_decay > 0;
     report.expect(decays || !training.decay_all, "decay_all", "needs a weight_decay, got 0.");
+    report.expect(
+        config.optimizer.state_dtype != StateType::kFloat8 || !config.device.starts_with("cuda"),
+        "state_dtype", "float8 is for device: cpu, got device: ", config.device, '.');
     report.expect(decays || training.decay_exclude.empty(), "decay_exclude",
                   "needs a weight_decay, got 0.");
   });

@@ -39,8 +39,6 @@ void bind_muon(ConfigSection& s, bool reads, const std::string& why, Config& con
             "characters.");
 }
 
-constexpr std::array kStateTypes = {DType::kFloat32, DType::kBFloat16};
-
 // The rule comes first: eps and weight_decay have another default for each.
 void bind_optimizer(ConfigSection& s, Config& config) {
   OptimizerOptions& optimizer = config.optimizer;
@@ -74,10 +72,12 @@ void bind_optimizer(ConfigSection& s, Config& config) {
   }
   s.read_if(reads.eps, why, "eps", optimizer.eps, "Added to the denominator of a step.",
             positive());
-  s.read_choice_if(reads.state_dtype, why, "state_dtype", optimizer.state_dtype, named(kStateTypes),
-                   "Of the means that a rule keeps for each number of the model. bfloat16 halves "
-                   "their memory; they are rounded up or down at random, the same for any threads, "
-                   "ranks and resumes.");
+  s.read_choice_if(
+      reads.state_dtype, why, "state_dtype", optimizer.state_dtype, named(kStateTypes),
+      "Of the means that a rule keeps for each number of the model. bfloat16 halves "
+      "their memory; they are rounded up or down at random, the same for any threads, "
+      "ranks and resumes. float8 takes a quarter: a byte each and a scale for 256, on a "
+      "CPU and with distributed.shard: none.");
   bind_muon(s, reads.muon, why, config);
 }
 

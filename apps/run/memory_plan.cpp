@@ -175,12 +175,6 @@ DataBytes bytes_of_data(const Config& config) {
   return bytes;
 }
 
-}  // namespace
-
-int64_t resident_bytes() { return own_bytes("VmRSS"); }
-
-namespace {
-
 // `data` does not depend on the way an update is computed, and needs files.
 std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
                                     const TokenizerPair& tokenizers, int64_t resident) {
@@ -242,6 +236,8 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
 }
 
 }  // namespace
+
+int64_t resident_bytes() { return own_bytes("VmRSS"); }
 
 std::optional<MemoryPlan> plan_memory(const Config& config, const TokenizerPair& tokenizers,
                                       int64_t resident) {

@@ -112,15 +112,15 @@ struct NetTraining {
 TEST(BackwardSteps, HaveTheBitsOfUpdatesAfterBackward) {
   for (const OptimizerType type : kOptimizerTypes) {
     for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
-      for (const DType state : {DType::kFloat32, DType::kBFloat16}) {
+      for (const StateType state : kStateTypes) {
         OptimizerOptions options = optimizer_defaults(type);
         options.weight_decay = 0.1;
-        if (state == DType::kBFloat16) {
+        if (state != StateType::kFloat32) {
           if (!reads_of(type).state_dtype || dtype == DType::kFloat64) continue;
           options.state_dtype = state;
         }
         for (const int threads : {1, 2}) {
-          SCOPED_TRACE(concat(name_of(type), ' ', dtype, ' ', state, ' ', threads));
+          SCOPED_TRACE(concat(name_of(type), ' ', dtype, ' ', name_of(state), ' ', threads));
           set_num_threads(threads);
           NetTraining after(options, dtype, false), in(options, dtype, true);
           const std::string before = in.everything();

@@ -36,6 +36,7 @@ TEST_F(InBackwardTest, ARunHasTheSameBits) {
       {"clm", {"training.recompute=true", "model.dropout=0.1", "training.optimizer={name: muon}"}},
       {"clm", {"training.lora={rank: 2, modules_to_save: [\"*norm*\"]}"}},
       {"mlm", {"dtype=bfloat16", "training.optimizer.state_dtype=bfloat16"}},
+      {"clm", {"training.optimizer.state_dtype=float8"}},
       {"preference", {"training.freeze=[\"*embed*\"]"}},
       {"images", {"training.optimizer={name: sgd}", "training.clip_value=0.01"}},
       {"regression", {}}};
