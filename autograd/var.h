@@ -44,6 +44,8 @@ class Gradient {
   /// The sum of the contributions; undefined if there are none.
   Tensor value() const { return filled_ ? value_ : Tensor(); }
   bool filled() const { return filled_; }
+  /// True while a tape holds uses that may still contribute; only if there is a listener.
+  bool awaited() const { return uses_ > 0; }
 
   /// Moves the sum out; if `retained`, returns a copy and keeps the sum.
   Tensor take();

@@ -14,8 +14,8 @@ std::map<std::string, Tensor> by_name(const NamedTensors& tensors) {
 }
 
 // States of parameters that are cut, which a rank without any piece cannot see in its optimizer.
-std::vector<StateTensor> kinds_of(const Optimizer& optimizer) {
-  return state_of(optimizer.options(), {}, /*orthogonalized=*/false);
+std::vector<StateTensor> kinds_of(const Optimizer& optimizer, DType dtype) {
+  return state_of(optimizer.options(), {}, dtype, /*orthogonalized=*/false);
 }
 
 }  // namespace
@@ -41,22 +41,23 @@ NamedTensors GradientExchange::gather_state(const Optimizer& optimizer) {
     }
   }
   std::map<std::string, Tensor> whole;
-  for (const auto& [kind, shape] : kinds_of(optimizer)) whole[kind] = gather(own, kind + '/');
+  for (const auto& [kind, shape, dtype] : kinds_of(optimizer, dtype_))
+    whole[kind] = gather(own, kind + '/');
   NamedTensors state;
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param& param = params_[i];
     if (param.owner >= 0) {
-      for (const auto& [kind, shape] : state_of(optimizer.options(), param.var.shape(), true)) {
+      for (const auto& [kind, shape, dtype] :
+           state_of(optimizer.options(), param.var.shape(), dtype_, true)) {
         const std::string name = concat(kind, '/', param.name);
         state.emplace_back(name, gather_whole(own, name, shape));
       }
       continue;
     }
-    for (const auto& [kind, shape] : kinds_of(optimizer)) {
+    for (const auto& [kind, shape, dtype] : kinds_of(optimizer, dtype_)) {
       const Tensor values = whole.at(kind).slice(param.begin, param.end);
-      state.emplace_back(
-          concat(kind, '/', param.name),
-          values.to(state_type(optimizer.options(), dtype_)).reshape(param.var.shape()));
+      state.emplace_back(concat(kind, '/', param.name),
+                         values.to(dtype).reshape(param.var.shape()));
     }
     if (counts) state.emplace_back("step/" + param.name, Tensor::from<int32_t>({steps[i]}, {}));
   }
@@ -144,7 +145,7 @@ void GradientExchange::load_state(Optimizer& optimizer, const NamedTensors& whol
   NamedTensors own;
   for (const Piece& piece : pieces_) {
     const Param& param = params_[piece.param];
-    for (const auto& [kind, shape] : kinds_of(optimizer)) {
+    for (const auto& [kind, shape, dtype] : kinds_of(optimizer, dtype_)) {
       const Tensor& values = find(concat(kind, '/', param.name));
       check(values.shape() == param.var.shape(), "exchange", kind, '/', param.name, " is ",
             values.shape(), ", the parameter ", param.var.shape(), '.');
@@ -158,7 +159,8 @@ void GradientExchange::load_state(Optimizer& optimizer, const NamedTensors& whol
   }
   for (const Param& param : params_) {
     if (!is_mine(param)) continue;
-    for (const auto& [kind, shape] : state_of(optimizer.options(), param.var.shape(), true)) {
+    for (const auto& [kind, shape, dtype] :
+         state_of(optimizer.options(), param.var.shape(), dtype_, true)) {
       const std::string name = concat(kind, '/', param.name);
       own.emplace_back(name, find(name));
     }

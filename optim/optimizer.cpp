@@ -46,6 +46,19 @@ Tensor gradient_of(const Var& var) { return var.needs_grad() ? var.grad() : Tens
 
 }  // namespace
 
+std::vector<StateTensor> Optimizer::kinds_of(const Slot& slot) const {
+  return state_of(options_, slot.var.shape(), slot.var.dtype(), !slot.rows.empty());
+}
+
+void spoil_if_not_finite(std::span<const Tensor> others, const Tensor& sum) {
+  for (const Tensor& numbers : others) {
+    dispatch_device(sum.device(), [&](auto device) {
+      kernels::sum_axis(device, numbers.data<double>(), sum.data<double>(), 1, numbers.numel(), 1,
+                        /*scale=*/0.0, Write::kAdd);
+    });
+  }
+}
+
 Optimizer::Optimizer(const OptimizerOptions& options, const NamedVars& params)
     : Optimizer(options, groups_for(options, params)) {}
 
@@ -72,13 +85,16 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGro
   for (Slot& slot : slots_) {
     const Tensor& value = slot.var.value();
     const DType dtype = wider(value.dtype());
-    const DType state_dtype = state_type(options_, dtype);
-    require(state_dtype == dtype || dtype == DType::kFloat32, "state_dtype must be float32 beside ",
-            dtype, " parameters, got ", state_dtype, '.');
+    const StateType state_type = options_.state_dtype;
+    require(state_type == StateType::kFloat32 || dtype == DType::kFloat32,
+            "state_dtype must be float32 beside ", dtype, " parameters, got ", name_of(state_type),
+            '.');
+    require(state_type != StateType::kFloat8 || value.device().is_cpu(),
+            "state_dtype float8 is for a CPU, '", slot.name, "' is on ", value.device(), '.');
     check(value.dtype() == all.front().second.dtype(), "optimizer", "'", slot.name, "' is ",
           value.dtype(), ", '", all.front().first, "' ", all.front().second.dtype(), '.');
-    for (const StateTensor& kept : state_of(options_, value.shape(), !slot.rows.empty())) {
-      slot.state.push_back(Tensor::zeros(kept.shape, state_dtype, value.device()));
+    for (const StateTensor& kept : kinds_of(slot)) {
+      slot.state.push_back(Tensor::zeros(kept.shape, kept.dtype, value.device()));
     }
     if (value.dtype() != dtype) slot.master = value.to(dtype);
     if (slot.rows.empty() && counts) slot.step = Tensor::zeros({}, DType::kInt32);
@@ -87,25 +103,23 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGro
 
 void Optimizer::launch(double learning_rate, const ClipOptions& clip, double gradient_scale,
                        std::span<const Tensor> also_finite, const Tensor& squares) {
-  check(is_positive_or_0(learning_rate), "optimizer", "expected a learning rate of 0 or more, got ",
-        learning_rate, '.');
-  check(!launched_, "optimizer", "the outcome of the last launch was not asked for.");
+  expect_launch(learning_rate);
   if (squares.defined() && !figures_.empty()) sum_of_squares();
   const Tensor squared = squares.defined() ? squares.clone() : sum_of_squares();
-  // Becomes not finite if one of the others is not.
-  for (const Tensor& numbers : also_finite) {
-    dispatch_device(squared.device(), [&](auto device) {
-      kernels::sum_axis(device, numbers.data<double>(), squared.data<double>(), 1, numbers.numel(),
-                        1, /*scale=*/0.0, Write::kAdd);
-    });
-  }
-  launched_ = Launched{HostCopy(squared), gradient_scale, {}};
+  spoil_if_not_finite(also_finite, squared);
+  launched_ = Launched{HostCopy(squared), gradient_scale, {}, 0, {}};
   GradientTransform transform;
   transform.scale = gradient_scale;
   if (clip.clip_value > 0) transform.limit = clip.clip_value;
   transform.squared_norm = squared.data<double>();
   transform.max_norm = clip.max_grad_norm;
-  update(learning_rate, transform);
+  launched_->updated = update(slots_, learning_rate, transform);
+}
+
+void Optimizer::expect_launch(double learning_rate) const {
+  check(is_positive_or_0(learning_rate), "optimizer", "expected a learning rate of 0 or more, got ",
+        learning_rate, '.');
+  check(!launched_, "optimizer", "the outcome of the last launch was not asked for.");
 }
 
 StepResult Optimizer::outcome() {
@@ -118,8 +132,9 @@ StepResult Optimizer::outcome() {
       if (slot->step.defined()) --*slot->step.data<int32_t>();
     }
   }
+  StepResult result{norm, finite, launched_->updated_before, std::move(launched_->culprit)};
   launched_.reset();
-  return {norm, finite};
+  return result;
 }
 
 void Optimizer::count_figures() {
@@ -169,16 +184,21 @@ void Optimizer::sum_and_count(const std::vector<ElementSpan<T>>& gradients, doub
   }
 }
 
-void Optimizer::update(double learning_rate, const GradientTransform& transform) {
-  if (slots_.empty()) return;
-  if (options_.type == OptimizerType::kMuon) update_matrices(learning_rate, transform);
+std::vector<const Optimizer::Slot*> Optimizer::update(std::span<const Slot> slots,
+                                                      double learning_rate,
+                                                      const GradientTransform& transform) const {
+  std::vector<const Slot*> updated;
+  if (slots.empty()) return updated;
+  if (options_.type == OptimizerType::kMuon) {
+    update_matrices(slots, learning_rate, transform, updated);
+  }
   const OptimizerRule rule = rule_of(elementwise_type(options_.type));
-  dispatch(slots_.front().var.value(), [&](auto device, auto type) {
+  dispatch(slots.front().var.value(), [&](auto device, auto type) {
     using T = decltype(type);
     using W = Wider<T>;
     std::vector<ParameterUpdate<T>> updates;
-    updates.reserve(slots_.size());
-    for (const Slot& slot : slots_) {
+    updates.reserve(slots.size());
+    for (const Slot& slot : slots) {
       const Tensor gradient = gradient_of(slot.var);
       if (!gradient.defined() || !slot.rows.empty()) continue;
       const double t = slot.step.defined() ? ++*slot.step.data<int32_t>() : 0;
@@ -193,23 +213,30 @@ void Optimizer::update(double learning_rate, const GradientTransform& transform)
       }
       update.n = gradient.numel();
       update.number = static_cast<uint32_t>(t);
-      for (size_t k = 0; k < slot.state.size(); ++k) {
-        if (slot.state[k].dtype() == DType::kBFloat16) {
+      const bool in_blocks = options_.state_dtype == StateType::kFloat8;
+      for (size_t k = 0; k < slot.state.size() / (in_blocks ? 2 : 1); ++k) {
+        if (in_blocks) {
+          update.codes[k] = static_cast<uint8_t*>(slot.state[2 * k].raw());
+          update.scales[k] = slot.state[2 * k + 1].template data<float>();
+        } else if (slot.state[k].dtype() == DType::kBFloat16) {
           update.rounded_state[k] = slot.state[k].template data<BFloat16>();
         } else {
           update.state[k] = slot.state[k].template data<W>();
         }
       }
       if (slot.master.defined()) update.master = slot.master.template data<W>();
-      launched_->updated.push_back(&slot);
+      updated.push_back(&slot);
     }
     kernels::optimizer_step<T>(device, updates, transform);
   });
+  return updated;
 }
 
-void Optimizer::update_matrices(double learning_rate, const GradientTransform& transform) {
+void Optimizer::update_matrices(std::span<const Slot> slots, double learning_rate,
+                                const GradientTransform& transform,
+                                std::vector<const Slot*>& updated) const {
   std::vector<MuonMatrix> matrices;
-  for (const Slot& slot : slots_) {
+  for (const Slot& slot : slots) {
     Tensor gradient = gradient_of(slot.var);
     if (!gradient.defined() || slot.rows.empty()) continue;
     gradient = gradient.reshape(slot.var.shape());
@@ -228,7 +255,7 @@ void Optimizer::update_matrices(double learning_rate, const GradientTransform& t
       matrix.weight_decay = slot.weight_decay;
       begin += rows;
     }
-    launched_->updated.push_back(&slot);
+    updated.push_back(&slot);
   }
   muon_step(matrices, options_.momentum, options_.muon, transform);
 }
@@ -251,7 +278,7 @@ NamedTensors Optimizer::state() const {
   NamedTensors state;
   for (const Slot& slot : slots_) {
     size_t k = 0;
-    for (const StateTensor& kept : state_of(options_, slot.var.shape(), !slot.rows.empty())) {
+    for (const StateTensor& kept : kinds_of(slot)) {
       state.emplace_back(concat(kept.kind, '/', slot.name), slot.state[k++]);
     }
     if (slot.step.defined()) state.emplace_back("step/" + slot.name, slot.step);

@@ -19,6 +19,7 @@
 namespace tapestry {
 
 struct GradientTransform;
+struct StateTensor;
 template <class T>
 struct ElementSpan;
 
@@ -60,6 +61,26 @@ constexpr const char* name_of(OptimizerType type) {
 
 inline constexpr auto kOptimizerTypes = enumerators<OptimizerType>();
 
+/// What the numbers are kept in that a rule has for each element.
+enum class StateType {
+  kFloat32,
+  kBFloat16,  ///< rounded at random (core/kernels/optimizer.h)
+  kFloat8,    ///< the same in 8 bits, with scales of blocks (core/kernels/optimizer_float8.h)
+};
+
+constexpr const char* name_of(StateType type) {
+  switch (type) {
+    case StateType::kFloat32:
+      return "float32";
+    case StateType::kBFloat16:
+      return "bfloat16";
+    case StateType::kFloat8:
+      return "float8";
+  }
+  return nullptr;
+}
+inline constexpr auto kStateTypes = enumerators<StateType>();
+
 /// A rule ignores the numbers that it does not read (reads_of). Start from optimizer_defaults() and
 /// change members: eps and weight_decay have another default for each rule.
 struct OptimizerOptions {
@@ -70,10 +91,8 @@ struct OptimizerOptions {
   double rho = 0.9;                            ///< decay of both averages of adadelta
   std::array<double, 2> betas = {0.9, 0.999};  ///< decays of the averages of g and of g^2
   double eps = 1e-8;
-  /// Of the numbers that a rule keeps for each element: kFloat32, or kBFloat16 rounded at random
-  /// (core/kernels/optimizer.h). Float64 parameters have float64 ones.
-  DType state_dtype = DType::kFloat32;
-  MuonOptions muon = {};  ///< betas and eps are those of the AdamW beside it
+  StateType state_dtype = StateType::kFloat32;  ///< float64 parameters have float64 states
+  MuonOptions muon = {};                        ///< betas and eps are those of the AdamW beside it
 };
 
 /// Numbers outside their ranges.
@@ -93,8 +112,8 @@ OptimizerType elementwise_type(OptimizerType type);
 /// Numbers that a rule keeps for each element of the parameters; muon's, of matrices that it makes
 /// orthogonal.
 int64_t states_of(OptimizerType type);
-/// Their type, of parameters of `dtype`.
-DType state_type(const OptimizerOptions& options, DType dtype);
+/// Bytes of such numbers for parameters of `dtype`, with scales.
+int64_t state_bytes(const OptimizerOptions& options, int64_t numbers, DType dtype);
 
 /// The options that a rule reads, besides weight_decay.
 struct OptimizerReads {
@@ -137,6 +156,10 @@ struct ClipOptions {
 struct StepResult {
   double grad_norm;  ///< global L2 norm before clipping, gradient_scale included
   bool finite;       ///< false: a gradient is not finite, and the update was skipped
+  /// Of an update in backward (optim/backward_steps.h) that could not be skipped as a whole: the
+  /// parameters that were updated before one whose gradient is not finite, and that one's name.
+  int64_t updated_before = 0;
+  std::string culprit = {};
 };
 
 /// Figures of one parameter's gradient, before clipping.
@@ -184,7 +207,8 @@ class Optimizer {
   const std::vector<GradientFigures>& figures() const { return figures_; }
 
   /// The state for checkpoints, sharing storage with this object: "exp_avg/<parameter>" and so on,
-  /// named as in PyTorch; "step/<parameter>" counts Adam's applied updates.
+  /// named as in PyTorch; "step/<parameter>" counts Adam's applied updates. In kFloat8 a tensor has
+  /// four numbers in an int32, block by block, and "exp_avg_scale/<parameter>" their scales.
   NamedTensors state() const;
   /// Overwrites the state. Throws, and changes nothing, when names, shapes or dtypes differ.
   void load_state(const NamedTensors& state);
@@ -199,6 +223,8 @@ class Optimizer {
   double product_flops() const;
 
  private:
+  friend class BackwardSteps;
+
   // A parameter with its settings and state.
   struct Slot {
     std::string name;
@@ -206,7 +232,7 @@ class Optimizer {
     double learning_rate_scale;
     double weight_decay;
     std::vector<int64_t> rows;  // of each matrix that is made orthogonal; empty: none is
-    std::vector<Tensor> state;  // as many as the rule has
+    std::vector<Tensor> state;  // as many as state_of()
     Tensor step;                // one int32; where the rule or a rounding reads it
     Tensor master;              // of a bfloat16 parameter
   };
@@ -215,15 +241,23 @@ class Optimizer {
   struct Launched {
     HostCopy squared_norm;
     double gradient_scale;
-    std::vector<const Slot*> updated;
+    std::vector<const Slot*> updated;  // whose counts go back if it is skipped
+    int64_t updated_before = 0;        // as in StepResult
+    std::string culprit = {};
   };
 
+  std::vector<StateTensor> kinds_of(const Slot& slot) const;
+  // Throws if an update cannot begin with this rate.
+  void expect_launch(double learning_rate) const;
   // The sum of squares of the gradients, on their device.
   Tensor sum_of_squares();
   template <class T>
   void sum_and_count(const std::vector<ElementSpan<T>>& gradients, double* sum);
-  void update(double learning_rate, const GradientTransform& transform);
-  void update_matrices(double learning_rate, const GradientTransform& transform);
+  // Updates those of the slots that have a gradient. Returns them.
+  std::vector<const Slot*> update(std::span<const Slot> slots, double learning_rate,
+                                  const GradientTransform& transform) const;
+  void update_matrices(std::span<const Slot> slots, double learning_rate,
+                       const GradientTransform& transform, std::vector<const Slot*>& updated) const;
 
   OptimizerOptions options_;
   std::vector<Slot> slots_;

@@ -18,10 +18,9 @@ void validate(const OptimizerOptions& options, const OptionReport& report) {
   for (const double beta : options.betas) fraction("betas", beta);
   not_negative("eps", options.eps);
   const bool may_round = reads_of(options.type).state_dtype;
-  report.expect(options.state_dtype == DType::kFloat32 ||
-                    (may_round && options.state_dtype == DType::kBFloat16),
-                "state_dtype", "must be float32 ", may_round ? "or bfloat16 " : "", "with ",
-                name_of(options.type), ", got ", options.state_dtype, '.');
+  report.expect(options.state_dtype == StateType::kFloat32 || may_round, "state_dtype",
+                "must be float32 with ", name_of(options.type), ", got ",
+                name_of(options.state_dtype), '.');
   if (options.type == OptimizerType::kMuon) options.muon.validate(report);
 }
 

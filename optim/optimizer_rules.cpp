@@ -84,23 +84,34 @@ OptimizerOptions optimizer_defaults(OptimizerType type) {
 }
 
 bool counts_updates(const OptimizerOptions& options) {
-  return options.state_dtype == DType::kBFloat16 || rule_of(elementwise_type(options.type)).reads_t;
+  return options.state_dtype != StateType::kFloat32 ||
+         rule_of(elementwise_type(options.type)).reads_t;
 }
 
-DType state_type(const OptimizerOptions& options, DType dtype) {
-  return options.state_dtype == DType::kBFloat16 ? options.state_dtype : wider(dtype);
+int64_t state_bytes(const OptimizerOptions& options, int64_t numbers, DType dtype) {
+  if (options.state_dtype == StateType::kBFloat16) return numbers * size_of(DType::kBFloat16);
+  if (options.state_dtype == StateType::kFloat32) return numbers * size_of(wider(dtype));
+  return numbers + state_blocks(numbers) * size_of(DType::kFloat32);
 }
 
 // The numbers of a step change neither names nor shapes.
-std::vector<StateTensor> state_of(const OptimizerOptions& options, const Shape& param,
+std::vector<StateTensor> state_of(const OptimizerOptions& options, const Shape& param, DType dtype,
                                   bool orthogonalized) {
   const OptimizerType type = orthogonalized ? options.type : elementwise_type(options.type);
+  const DType wide = wider(dtype);
+  const bool rounded = options.state_dtype == StateType::kBFloat16;
   std::vector<StateTensor> state;
   for (const char* kind : state_names(rule_of(type).step(options, 0, 0, 1))) {
-    state.push_back({kind, param});
+    if (options.state_dtype == StateType::kFloat8) {
+      const int64_t blocks = state_blocks(param.numel());
+      state.push_back({kind, {blocks, kStateBlock / 4}, DType::kInt32});
+      state.push_back({concat(kind, "_scale"), {blocks}, DType::kFloat32});
+    } else {
+      state.push_back({kind, param, rounded ? DType::kBFloat16 : wide});
+    }
   }
   if (orthogonalized && options.muon.scales_rows()) {
-    state.push_back({MuonRowsStep::kStates[0], {param[0]}});
+    state.push_back({MuonRowsStep::kStates[0], {param[0]}, wide});
   }
   return state;
 }

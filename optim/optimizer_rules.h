@@ -22,12 +22,17 @@ OptimizerRule rule_of(OptimizerType type);
 struct StateTensor {
   std::string kind;  ///< "exp_avg"
   Shape shape;
+  DType dtype;
 };
 /// Whether the count of a parameter's updates is part of its state: its step depends on it, or how
 /// its state is rounded.
 bool counts_updates(const OptimizerOptions& options);
-/// All of them, but for that count.
-std::vector<StateTensor> state_of(const OptimizerOptions& options, const Shape& param,
+/// All of them, but for that count, of a parameter of this shape and `dtype`. In kFloat8 each has
+/// its scales behind it.
+std::vector<StateTensor> state_of(const OptimizerOptions& options, const Shape& param, DType dtype,
                                   bool orthogonalized);
+
+/// Makes `sum`, a float64 number on the device of the others, not finite if one of them is not.
+void spoil_if_not_finite(std::span<const Tensor> others, const Tensor& sum);
 
 }  // namespace tapestry

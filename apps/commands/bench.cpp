@@ -30,7 +30,7 @@
 #include "core/profile.h"
 #include "data/files/files.h"
 #include "nn/models/r_drop.h"
-#include "optim/optimizer.h"
+#include "optim/backward_steps.h"
 
 namespace tapestry {
 namespace {
@@ -148,7 +148,15 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
   const std::vector<ParamGroup> groups =
       update_groups(config, trained_parameters(store.named(), config), store);
   Optimizer optimizer(config.optimizer, groups);
-  for (const ParamGroup& group : groups) reserve_gradients(group.params);
+  std::optional<BackwardSteps> in_backward;
+  if (config.training.optimizer_in_backward) {
+    if (!ranks.is_alone()) {
+      fail(ErrorKind::kConfig, "[bench] training.optimizer_in_backward is for one rank.");
+    }
+    in_backward.emplace(optimizer);
+  } else {
+    for (const ParamGroup& group : groups) reserve_gradients(group.params);
+  }
   Measured measured;
   ranks.communicator().doing("measuring steps alone");
   ranks.communicator().all_gather("");  // all are as busy
@@ -172,7 +180,12 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
       Tape tape({config.seed, static_cast<uint32_t>(step), 0});
       const CrossEntropy result = next_loss(tokens);
       loss = result.loss.value();
+      if (in_backward) {
+        if (step > 0) optimizer.outcome();
+        in_backward->open(config.learning_rate, config.training.clip_value);
+      }
       tape.backward(result.loss);
+      if (in_backward) in_backward->close();
     };
     if (config.cuda_graphs) {
       as_graph(store.device(), std::ref(forward_and_backward));  // by reference: no allocation
@@ -180,10 +193,12 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
       forward_and_backward();
     }
     const double computed = steady_seconds();
-    if (step > 0) optimizer.outcome();
-    optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
-                                            .clip_value = config.training.clip_value});
-    optimizer.zero_grad();
+    if (!in_backward) {
+      if (step > 0) optimizer.outcome();
+      optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
+                                              .clip_value = config.training.clip_value});
+      optimizer.zero_grad();
+    }
     const int64_t left = warmup_steps + arguments.steps - 1 - step;
     if (left == 0 || left == arguments.steps) synchronize(store.device());
     if (step < warmup_steps) continue;

@@ -50,16 +50,19 @@ void print_training_memory(const ParamStore& store, const Config& config) {
   const int64_t states = states_of(type);
   double sum = megabytes(trained, narrow);
   std::string parts = fmt::format("gradients {:.1f}", sum);
-  const auto add = [&](const std::string& what, int64_t numbers, DType type) {
-    const double more = megabytes(numbers, type);
+  const auto add_megabytes = [&](const std::string& what, double more) {
     parts += fmt::format(", {} {:.1f}", what, more);
     sum += more;
+  };
+  const auto add = [&](const std::string& what, int64_t numbers, DType type) {
+    add_megabytes(what, megabytes(numbers, type));
   };
   const auto add_states = [&](OptimizerType rule, int64_t elements) {
     const int64_t of_each = states_of(rule);
     if (of_each == 0) return;
-    add(fmt::format("{} state{} of {}", of_each, of_each == 1 ? "" : "s", name_of(rule)),
-        of_each * elements, state_type(config.optimizer, narrow));
+    const int64_t bytes = state_bytes(config.optimizer, of_each * elements, narrow);
+    add_megabytes(fmt::format("{} state{} of {}", of_each, of_each == 1 ? "" : "s", name_of(rule)),
+                  static_cast<double>(bytes) / 1e6);
   };
   if (matrices > 0) add_states(config.optimizer.type, matrices);
   add_states(type, trained - matrices);

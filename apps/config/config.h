@@ -75,14 +75,15 @@ struct TrainingOptions {
   double label_smoothing = 0.0;
   double r_drop = 0;    ///< weight of R-Drop's divergence between two passes; 0: one pass
   std::string teacher;  ///< run or checkpoint whose predictions are learnt, too; empty: none
-  double teacher_weight = 0.5;     ///< of the divergence from it (Distillation)
-  double teacher_temperature = 1;  ///< divides the logits of both
-  std::string alignments;          ///< guided_alignment.file of the training pairs; empty: none
-  double alignment_weight = 0.1;   ///< of the loss of the guided attention
-  int64_t alignment_layer = 0;     ///< of the decoder, from 1; 0: usual_alignment_layer()
-  double max_grad_norm = 0;        ///< clips the global norm; 0: off
-  double clip_value = 0;           ///< clips each element; 0: off
-  double ema_decay = 0;            ///< exponential moving average of the weights; 0: off
+  double teacher_weight = 0.5;         ///< of the divergence from it (Distillation)
+  double teacher_temperature = 1;      ///< divides the logits of both
+  std::string alignments;              ///< guided_alignment.file of the training pairs; empty: none
+  double alignment_weight = 0.1;       ///< of the loss of the guided attention
+  int64_t alignment_layer = 0;         ///< of the decoder, from 1; 0: usual_alignment_layer()
+  double max_grad_norm = 0;            ///< clips the global norm; 0: off
+  double clip_value = 0;               ///< clips each element; 0: off
+  bool optimizer_in_backward = false;  ///< BackwardSteps
+  double ema_decay = 0;                ///< exponential moving average of the weights; 0: off
   int64_t logging_steps = 50;
   int64_t eval_steps = 500;             ///< updates between validations; 0: only at the end
   int64_t eval_batch_size = 64;         ///< sentences decoded at a time

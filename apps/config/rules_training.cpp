@@ -10,6 +10,9 @@ void check_optimizer(Rules& rules, const Config& config) {
     validate(config.optimizer, report);
     const bool decays = config.optimizer.weight_decay > 0;
     report.expect(decays || !training.decay_all, "decay_all", "needs a weight_decay, got 0.");
+    report.expect(
+        config.optimizer.state_dtype != StateType::kFloat8 || !config.device.starts_with("cuda"),
+        "state_dtype", "float8 is for device: cpu, got device: ", config.device, '.');
     report.expect(decays || training.decay_exclude.empty(), "decay_exclude",
                   "needs a weight_decay, got 0.");
   });
@@ -113,6 +116,25 @@ void check_quantize(Rules& rules, const Config& config) {
   });
 }
 
+// A gradient must be complete after one pass, and is gone before the norm of all is known.
+void check_in_backward(Rules& rules, const Config& config) {
+  const TrainingOptions& training = config.training;
+  if (!training.optimizer_in_backward) return;
+  rules.of("training", {}, {}, [&](const OptionReport& report) {
+    const auto expect = [&](bool holds, const auto&... wanted) {
+      report.expect(holds, "optimizer_in_backward", wanted..., '.');
+    };
+    expect(!config.device.starts_with("cuda"), "is for device: cpu, got device: ", config.device);
+    expect(training.gradient_accumulation_steps == 1, "needs gradient_accumulation_steps: 1, got ",
+           training.gradient_accumulation_steps,
+           ": the gradients of several batches are added up before an update");
+    expect(training.splits == 1, "needs splits: 1, got ", training.splits,
+           ": the gradients of a batch's parts are added up before an update");
+    expect(training.max_grad_norm == 0, "needs max_grad_norm: 0, got ", training.max_grad_norm,
+           ": the norm of all gradients is known only when they are gone; clip_value works");
+  });
+}
+
 // Each of the two has a loss of its own.
 void check_teacher(Rules& rules, const TrainingOptions& training) {
   rules.of("training", {}, {}, [&](const OptionReport& report) {
@@ -157,6 +179,7 @@ void check_training(Rules& rules, const Config& config, bool is_new) {
   check_alignment(rules, config);
   check_lora_base(rules, config);
   check_quantize(rules, config);
+  check_in_backward(rules, config);
   if (is_new) check_r_drop(rules, config);
 }
 

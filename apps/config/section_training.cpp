@@ -39,8 +39,6 @@ void bind_muon(ConfigSection& s, bool reads, const std::string& why, Config& con
             "characters.");
 }
 
-constexpr std::array kStateTypes = {DType::kFloat32, DType::kBFloat16};
-
 // The rule comes first: eps and weight_decay have another default for each.
 void bind_optimizer(ConfigSection& s, Config& config) {
   OptimizerOptions& optimizer = config.optimizer;
@@ -74,10 +72,12 @@ void bind_optimizer(ConfigSection& s, Config& config) {
   }
   s.read_if(reads.eps, why, "eps", optimizer.eps, "Added to the denominator of a step.",
             positive());
-  s.read_choice_if(reads.state_dtype, why, "state_dtype", optimizer.state_dtype, named(kStateTypes),
-                   "Of the means that a rule keeps for each number of the model. bfloat16 halves "
-                   "their memory; they are rounded up or down at random, the same for any threads, "
-                   "ranks and resumes.");
+  s.read_choice_if(
+      reads.state_dtype, why, "state_dtype", optimizer.state_dtype, named(kStateTypes),
+      "Of the means that a rule keeps for each number of the model. bfloat16 halves "
+      "their memory; they are rounded up or down at random, the same for any threads, "
+      "ranks and resumes. float8 takes a quarter: a byte each and a scale for 256, on a "
+      "CPU and with distributed.shard: none.");
   bind_muon(s, reads.muon, why, config);
 }
 
@@ -324,6 +324,12 @@ void bind_update(ConfigSection& s, Config& config) {
          "Scales all gradients down to this norm together; 0: off.", at_least(0));
   s.read("clip_value", training.clip_value, "Clips each element of the gradients; 0: off.",
          at_least(0));
+  s.read("optimizer_in_backward", training.optimizer_in_backward,
+         "Each parameter is updated as soon as backward has its gradient, whose memory is then "
+         "free: the same bits without the memory of all gradients. On a CPU, with one batch an "
+         "update (gradient_accumulation_steps and splits 1) and without max_grad_norm. A gradient "
+         "that is not finite then ends the run, if others were applied before; a loss that is not "
+         "finite is skipped as ever.");
   s.read("ema_decay", training.ema_decay,
          "Decay of an average of the weights, which is validated and used in place of them; 0: "
          "off.",

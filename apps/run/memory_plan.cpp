@@ -21,8 +21,8 @@
 #include "core/device_runtime.h"
 #include "core/shapes_only.h"
 #include "data/examples/kept_bytes.h"
+#include "optim/backward_steps.h"
 #include "optim/ema.h"
-#include "optim/optimizer.h"
 
 namespace tapestry {
 namespace {
@@ -62,6 +62,8 @@ void run_update(const Config& config, const ShapesOnly& dry, const DryTraining& 
                                     .normalizer = 1};
   const int64_t before = dry.bytes_in_use();
   const bool first = plan.activations == 0;
+  std::optional<BackwardSteps> in_backward;
+  if (config.training.optimizer_in_backward) in_backward.emplace(optimizer);
   const int64_t parts = std::clamp<int64_t>(config.training.splits, 1, batch.rows);
   batch.rows = (batch.rows + parts - 1) / parts;
   for (int64_t part = 0; part < std::min<int64_t>(parts, 2); ++part) {
@@ -70,14 +72,20 @@ void run_update(const Config& config, const ShapesOnly& dry, const DryTraining& 
     Tape tape({.seed = config.seed, .step = 0, .stream = 0});
     const CrossEntropy result = training.loss(batch, options);
     if (counter) plan.activations = dry.bytes_in_use() - before;
+    if (in_backward) in_backward->open(config.learning_rate, config.training.clip_value);
     tape.backward(result.loss);
+    if (in_backward) in_backward->close();
     if (!counter) continue;
     const auto times = static_cast<double>(parts * config.training.gradient_accumulation_steps);
     plan.cost = counter->cost();
     plan.cost.flops *= times, plan.cost.bytes *= times;
   }
-  optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
-                                          .clip_value = config.training.clip_value});
+  if (in_backward) {
+    plan.gradients = std::max(plan.gradients, in_backward->most_bytes());
+  } else {
+    optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
+                                            .clip_value = config.training.clip_value});
+  }
   optimizer.outcome();
   optimizer.zero_grad();
 }
@@ -167,12 +175,6 @@ DataBytes bytes_of_data(const Config& config) {
   return bytes;
 }
 
-}  // namespace
-
-int64_t resident_bytes() { return own_bytes("VmRSS"); }
-
-namespace {
-
 // `data` does not depend on the way an update is computed, and needs files.
 std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
                                     const TokenizerPair& tokenizers, int64_t resident) {
@@ -205,9 +207,12 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
   }
   // Masters take the place of the bfloat16 weights, averages are kept beside the weights.
   plan.checkpoint = plan.weights + masters / 2 + states + 2 * plan.averages;
-  const int64_t before_gradients = dry.bytes_in_use();
-  reserve_gradients(learning);
-  plan.gradients = dry.bytes_in_use() - before_gradients;
+  int64_t of_gradients = 0;  // all of them, whether they are in memory together or not
+  for (const auto& [name, var] : learning) of_gradients += var.value().bytes();
+  if (!config.training.optimizer_in_backward) {
+    reserve_gradients(learning);
+    plan.gradients = of_gradients;
+  }
   if (!learning.empty()) {
     for (const BatchSizes& batch : batches_of(config)) {
       run_update(config, dry, training, batch, optimizer, plan);
@@ -219,8 +224,7 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
                              : std::min(kBlasBytes, packed) * num_threads() + kRunBytes;
   // Reading weights and gradients, reading and writing the state and the weights.
   plan.cost.flops += optimizer.product_flops();
-  plan.cost.bytes +=
-      static_cast<double>(2 * plan.gradients + 2 * plan.optimizer + 2 * plan.weights);
+  plan.cost.bytes += static_cast<double>(2 * of_gradients + 2 * plan.optimizer + 2 * plan.weights);
   training.loss(batches_of(config).front(), {});  // as a validation does
   std::optional<PackedScope> packed_weights;
   const bool searches = config.task->validates_by_search || examples_of(config).prompted;
@@ -232,6 +236,8 @@ std::optional<MemoryPlan> plan_with(const DataBytes& data, const Config& config,
 }
 
 }  // namespace
+
+int64_t resident_bytes() { return own_bytes("VmRSS"); }
 
 std::optional<MemoryPlan> plan_memory(const Config& config, const TokenizerPair& tokenizers,
                                       int64_t resident) {
@@ -264,6 +270,7 @@ std::vector<Remedy> remedies(const Config& config, const TokenizerPair& tokenize
     if (fits(changed, "training.recompute=true")) return found;
     changed = config;
   }
+  if (config.training.optimizer_in_backward) return found;  // an update must be one pass
   // Parts of a batch leave the update as it is; with batch norm only smaller batches help.
   const bool may_split = config.model.norm != NormKind::kBatch;
   const bool by_tokens = config.batch.batch_type == "tokens";
@@ -324,7 +331,8 @@ std::vector<Config> choices(const Config& config, bool may_split) {
   constexpr int64_t kLargeParts = 256;  // tokens: smaller ones make small products
   const BatchSizes batch = batches_of(config).front();
   const int64_t tokens = std::max<int64_t>(1, std::max(batch.source, batch.target));
-  may_split = may_split && config.model.norm != NormKind::kBatch;
+  may_split =
+      may_split && config.model.norm != NormKind::kBatch && !config.training.optimizer_in_backward;
   std::vector<Config> found;
   const auto add = [&](bool recompute, int64_t from, int64_t least_tokens) {
     int64_t splits = from;

@@ -15,11 +15,11 @@ namespace tapestry {
 /// Bytes on the device that trains, as a dry run of an update finds them.
 struct MemoryPlan {
   bool on_gpu = false;
-  int64_t parameters = 0;  ///< that learn
-  int64_t weights = 0;     ///< frozen ones included
-  int64_t base = 0;        ///< of these, the matrices of training.lora.base
-  int64_t teacher = 0;     ///< weights of training.teacher
-  int64_t gradients = 0;
+  int64_t parameters = 0;   ///< that learn
+  int64_t weights = 0;      ///< frozen ones included
+  int64_t base = 0;         ///< of these, the matrices of training.lora.base
+  int64_t teacher = 0;      ///< weights of training.teacher
+  int64_t gradients = 0;    ///< the most that are in memory together
   int64_t optimizer = 0;    ///< its state
   int64_t averages = 0;     ///< training.ema_decay
   int64_t activations = 0;  ///< that backward needs, of the largest batch

@@ -66,6 +66,11 @@ void settle_parts(Config& config, const Resume& resume, int64_t ranks) {
          ranks, " and ", parts, "; gradient_accumulation_steps makes batches smaller, too.");
   }
   const bool in_slices = ranks > 1 && config.distributed.shard == Shard::kOptimizer;
+  if (in_slices && config.optimizer.state_dtype == StateType::kFloat8) {
+    fail(ErrorKind::kConfig, "[train] training.optimizer.state_dtype float8 needs ",
+         "distributed.shard=none on ", ranks, " ranks: a slice may end within a block of numbers ",
+         "that share a scale.");
+  }
   if (in_slices && config.mixed && config.training.ema_decay > 0) {
     fail(ErrorKind::kConfig, "[train] training.ema_decay with dtype bfloat16 needs ",
          "distributed.shard=none on ", ranks,

@@ -16,10 +16,11 @@ namespace tapestry {
 
 // The numbers of one step of each rule. `weight_decay` adds weight_decay * p to the gradient (L2),
 // except where it is decoupled. kStates names the state tensors that the rule keeps per parameter,
-// as PyTorch does.
+// as PyTorch does; kSigned says whether their numbers may be negative.
 
 struct SgdStep {
   static constexpr std::array<const char*, 0> kStates = {};
+  static constexpr std::array<bool, 0> kSigned = {};
   double learning_rate;
   double weight_decay;
 };
@@ -27,6 +28,7 @@ struct SgdStep {
 /// State: velocity.
 struct MomentumStep {
   static constexpr std::array kStates = {"momentum_buffer"};
+  static constexpr std::array kSigned = {true};
   double learning_rate;
   double weight_decay;
   double momentum;
@@ -36,6 +38,7 @@ struct MomentumStep {
 /// State: sum of squared gradients.
 struct AdagradStep {
   static constexpr std::array kStates = {"sum"};
+  static constexpr std::array kSigned = {false};
   double learning_rate;
   double weight_decay;
   double eps;
@@ -44,6 +47,7 @@ struct AdagradStep {
 /// State: moving average of squared gradients.
 struct RmspropStep {
   static constexpr std::array kStates = {"square_avg"};
+  static constexpr std::array kSigned = {false};
   double learning_rate;
   double weight_decay;
   double alpha;
@@ -53,6 +57,7 @@ struct RmspropStep {
 /// State: moving averages of squared gradients and of squared updates.
 struct AdadeltaStep {
   static constexpr std::array kStates = {"square_avg", "acc_delta"};
+  static constexpr std::array kSigned = {false, false};
   double learning_rate;
   double weight_decay;
   double rho;
@@ -62,6 +67,7 @@ struct AdadeltaStep {
 /// State: moving averages of gradients and of squared gradients. Adam, and AdamW when `decoupled`.
 struct AdamStep {
   static constexpr std::array kStates = {"exp_avg", "exp_avg_sq"};
+  static constexpr std::array kSigned = {true, false};
   double learning_rate;
   double weight_decay;
   double beta1;
@@ -78,6 +84,7 @@ struct AdamStep {
 /// orthogonal, and is not read.
 struct MuonMomentumStep {
   static constexpr std::array kStates = {"momentum_buffer"};
+  static constexpr std::array kSigned = {true};
   double momentum;
   bool nesterov;
 };
@@ -87,12 +94,14 @@ struct MuonMomentumStep {
 /// average of those means.
 struct MuonRowsStep {
   static constexpr std::array kStates = {"row_square_avg"};
+  static constexpr std::array kSigned = {false};
   double beta2;
 };
 
 /// The gradient's place has an orthogonal matrix.
 struct MuonStep {
   static constexpr std::array<const char*, 0> kStates = {};
+  static constexpr std::array<bool, 0> kSigned = {};
   double learning_rate;
   double shrink;  ///< of the parameter, by weight decay
   bool cautious;  ///< only where the step, too, goes towards 0
@@ -112,6 +121,10 @@ constexpr size_t most_states(std::type_identity<std::variant<Steps...>>) {
   return std::max({Steps::kStates.size()...});
 }
 inline constexpr size_t kMostOptimizerStates = most_states(std::type_identity<OptimizerStep>());
+
+/// Elements of a parameter whose states in 8 bits share a scale (optimizer_float8.h).
+inline constexpr int64_t kStateBlock = 256;
+constexpr int64_t state_blocks(int64_t n) { return (n + kStateBlock - 1) / kStateBlock; }
 
 /// The transform of a gradient element before the rule: clamp(scale * g, -limit, limit).
 struct GradientTransform {
@@ -150,6 +163,11 @@ struct ParameterUpdate {
   /// drawn depends on it, the gradient and the update's number, not on where an element lies.
   std::array<BFloat16*, kMostOptimizerStates> rounded_state = {};
   uint32_t number = 0;
+  /// The state in 8 bits (optimizer_float8.h), in place of `state`; on a CPU, not of double. A byte
+  /// an element, of whole blocks, and a scale a block. What is drawn depends on where an element
+  /// lies in the parameter, and on `number`.
+  std::array<uint8_t*, kMostOptimizerStates> codes = {};
+  std::array<float*, kMostOptimizerStates> scales = {};
 };
 
 /// One tensor of an exponential moving average.

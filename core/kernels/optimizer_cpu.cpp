@@ -5,6 +5,7 @@
 
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tensor_list.h"
+#include "core/kernels/optimizer_float8.h"
 #include "core/kernels/optimizer_functors.h"
 #include "core/profile.h"
 
@@ -184,6 +185,90 @@ void update_with(const Rule& rule, const ParameterUpdate<T>& update,
   });
 }
 
+// The vector forms of Float8, of a block.
+inline void decode(Float8 format, const uint8_t* codes, float scale, float* values) {
+  const Tag<float> d;
+  const hn::RebindToUnsigned<Tag<float>> bits;
+  const hn::Rebind<uint8_t, Tag<float>> bytes;
+  const auto most = hn::Set(bits, format.most()), bias = hn::Set(bits, format.bias());
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < kStateBlock; i += lanes) {
+    const auto code = hn::PromoteTo(bits, hn::LoadU(bytes, codes + i));
+    const auto magnitude = hn::And(code, most);
+    auto value = hn::Add(hn::ShiftLeft<20>(magnitude), bias);
+    value = hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(bits)), value);
+    value = hn::Or(value, hn::ShiftLeft<24>(hn::AndNot(most, code)));
+    hn::StoreU(hn::Mul(hn::BitCast(d, value), hn::Set(d, scale)), d, values + i);
+  }
+}
+
+inline void encode(Float8 format, const float* values, uint32_t first, uint32_t number, uint32_t k,
+                   uint8_t* codes, float* scale) {
+  const Tag<float> d;
+  const hn::RebindToUnsigned<Tag<float>> bits;
+  const hn::RebindToSigned<Tag<float>> integers;
+  const hn::Rebind<uint8_t, Tag<float>> bytes;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto largest = hn::Zero(d);
+  for (int64_t i = 0; i < kStateBlock; i += lanes) {
+    largest = hn::Max(largest, hn::Abs(hn::LoadU(d, values + i)));
+  }
+  *scale = float8_scale(hn::GetLane(hn::MaxOfLanes(d, largest)));
+  const auto inverse = hn::Set(d, 1 / *scale);
+  const auto least = hn::BitCast(d, hn::Set(bits, format.least()));
+  const auto most = hn::Set(bits, format.most());
+  const auto key = hn::Set(bits, number * 0x85ebca77U + k * 0xc2b2ae3dU);
+  for (int64_t i = 0; i < kStateBlock; i += lanes) {
+    // float8_draw()
+    auto draw = hn::Iota(bits, first + static_cast<uint32_t>(i));
+    draw = hn::Xor(hn::Mul(draw, hn::Set(bits, 0x9e3779b1U)), key);
+    draw = hn::Mul(hn::Xor(draw, hn::ShiftRight<16>(draw)), hn::Set(bits, 0x7feb352dU));
+    draw = hn::Mul(hn::Xor(draw, hn::ShiftRight<15>(draw)), hn::Set(bits, 0x846ca68bU));
+    draw = hn::Xor(draw, hn::ShiftRight<16>(draw));
+    const auto value = hn::LoadU(d, values + i);
+    const auto x = hn::Mul(hn::Abs(value), inverse);
+    const auto rounded =
+        hn::ShiftRight<20>(hn::Add(hn::BitCast(bits, x), hn::ShiftRight<12>(draw)));
+    const auto large = hn::Min(hn::Sub(rounded, hn::Set(bits, format.bias() >> 20)), most);
+    auto bound = hn::Zero(d);
+    if (format.is_signed) {
+      const auto share = hn::Or(hn::ShiftRight<9>(draw), hn::Set(bits, 0x3f800000U));
+      bound = hn::Mul(hn::Sub(hn::BitCast(d, share), hn::Set(d, 1.0F)), least);
+    }
+    const auto small = hn::IfThenElseZero(hn::RebindMask(bits, hn::Gt(x, bound)), hn::Set(bits, 1));
+    auto code = hn::IfThenElse(hn::RebindMask(bits, hn::Ge(x, least)), large, small);
+    if (format.is_signed) {
+      code = hn::Or(code, hn::ShiftLeft<7>(hn::ShiftRight<31>(hn::BitCast(bits, value))));
+    }
+    hn::StoreU(hn::DemoteTo(bytes, hn::BitCast(integers, code)), bytes, codes + i);
+  }
+}
+
+// Elements of whole blocks, which begin at `begin`: out of 8 bits, the rule, and back.
+template <class Step, class T, class Rule>
+void update_blocks(const Rule& rule, const ParameterUpdate<T>& update,
+                   const GradientTransform& transform, int64_t begin, int64_t end) {
+  constexpr auto kStates = static_cast<int>(Step::kStates.size());
+  alignas(64) float values[kStates][kStateBlock];
+  for (int64_t at = begin; at < end; at += kStateBlock) {
+    ParameterUpdate<T> block = update;
+    block.param += at;
+    if (block.grad != nullptr) block.grad += at;
+    if (block.wide_grad != nullptr) block.wide_grad += at;
+    if (block.master != nullptr) block.master += at;
+    for (size_t k = 0; k < kStates; ++k) {
+      decode({Step::kSigned[k]}, update.codes[k] + at, update.scales[k][at / kStateBlock],
+             values[k]);
+      block.state[k] = values[k];
+    }
+    update_with<kStates, false>(rule, block, transform, 0, std::min(kStateBlock, end - at));
+    for (size_t k = 0; k < kStates; ++k) {
+      encode({Step::kSigned[k]}, values[k], static_cast<uint32_t>(at), update.number,
+             static_cast<uint32_t>(k), update.codes[k] + at, &update.scales[k][at / kStateBlock]);
+    }
+  }
+}
+
 template <class T>
 void update_piece(const ParameterUpdate<T>& update, const GradientTransform& transform,
                   int64_t begin, int64_t end) {
@@ -192,6 +277,10 @@ void update_piece(const ParameterUpdate<T>& update, const GradientTransform& tra
         constexpr auto kStates = static_cast<int>(std::decay_t<decltype(step)>::kStates.size());
         const auto rule = rule_of<Wider<T>>(step);
         if constexpr (kStates > 0 && sizeof(Wider<T>) == sizeof(float)) {
+          if (update.codes[0] != nullptr) {
+            using Step = std::decay_t<decltype(step)>;
+            return update_blocks<Step>(rule, update, transform, begin, end);
+          }
           if (update.rounded_state[0] != nullptr) {
             return update_with<kStates, true>(rule, update, transform, begin, end);
           }
@@ -244,8 +333,18 @@ void optimizer_step(Cpu, std::span<const ParameterUpdate<T>> updates,
   if (!finite) return;
   const GradientTransform clipped{scale, transform.limit};
   const auto update_piece = HWY_DYNAMIC_DISPATCH(optimizer_pieces)()->of<T>().update;
-  TensorList(updates).for_each_piece([&](int64_t, size_t tensor, int64_t begin, int64_t end) {
-    update_piece(updates[tensor], clipped, begin, end);
+  // A block is the work of one thread.
+  struct Padded {
+    int64_t n;
+  };
+  static_assert(TensorList::kChunk % kStateBlock == 0);
+  std::vector<Padded> sizes;
+  for (const ParameterUpdate<T>& update : updates) {
+    const bool in_blocks = update.codes[0] != nullptr;
+    sizes.push_back({in_blocks ? state_blocks(update.n) * kStateBlock : update.n});
+  }
+  TensorList(sizes).for_each_piece([&](int64_t, size_t tensor, int64_t begin, int64_t end) {
+    update_piece(updates[tensor], clipped, begin, std::min(end, updates[tensor].n));
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "core/kernels/common.h"
 
@@ -33,6 +34,13 @@ struct TensorSquares {
 template <class T>
 void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result,
                  std::span<TensorSquares> each);
+
+/// The first half of it for one tensor of a list, whose elements begin `offset` elements behind
+/// those of the first one: pieces[i] is what it adds to chunk offset / kSquaresChunk + i. So the
+/// sum has the same bits when tensors come one by one, in any order.
+template <class T>
+void piece_squares(Cpu, const ElementSpan<T>& tensor, int64_t offset,
+                   std::vector<TensorSquares>& pieces);
 
 // The two halves of it for one array, of which each rank of several may have a part: the sums of
 // the chunks are functions of their elements, wherever they are computed.

@@ -144,6 +144,21 @@ void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result,
 }
 
 template <class T>
+void piece_squares(Cpu, const ElementSpan<T>& tensor, int64_t offset,
+                   std::vector<TensorSquares>& pieces) {
+  const ProfileScope profile(Part::kOptimizer);
+  constexpr int64_t kChunk = TensorList::kChunk;
+  const int64_t first = offset / kChunk, end = offset + tensor.n;
+  pieces.assign(tensor.n == 0 ? 0 : static_cast<size_t>((end - 1) / kChunk - first + 1), {});
+  parallel_for(std::ssize(pieces), [&](int64_t i) {
+    const int64_t from = std::max(offset, (first + i) * kChunk);
+    const int64_t to = std::min(end, (first + i + 1) * kChunk);
+    TensorSquares& piece = pieces[static_cast<size_t>(i)];
+    piece.squares = count_squares_piece(tensor.x + (from - offset), to - from, &piece.zeros);
+  });
+}
+
+template <class T>
 void chunk_squares(Cpu, const T* x, int64_t n, double* sums) {
   static_assert(kSquaresChunk == TensorList::kChunk);
   const ProfileScope profile(Part::kOptimizer);
@@ -165,6 +180,10 @@ template void sum_squares(Cpu, std::span<const ElementSpan<double>>, double*,
                           std::span<TensorSquares>);
 template void sum_squares(Cpu, std::span<const ElementSpan<BFloat16>>, double*,
                           std::span<TensorSquares>);
+template void piece_squares(Cpu, const ElementSpan<float>&, int64_t, std::vector<TensorSquares>&);
+template void piece_squares(Cpu, const ElementSpan<double>&, int64_t, std::vector<TensorSquares>&);
+template void piece_squares(Cpu, const ElementSpan<BFloat16>&, int64_t,
+                            std::vector<TensorSquares>&);
 template void chunk_squares(Cpu, const float*, int64_t, double*);
 template void chunk_squares(Cpu, const double*, int64_t, double*);
 

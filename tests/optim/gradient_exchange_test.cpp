@@ -302,7 +302,7 @@ TEST_P(ExchangeOn, TheBitsOfOneRankAlone) {
 
 OptimizerOptions with_rounded_state() {
   OptimizerOptions options = optimizer_defaults(OptimizerType::kAdamW);
-  options.state_dtype = DType::kBFloat16;
+  options.state_dtype = StateType::kBFloat16;
   return options;
 }
 

@@ -289,9 +289,12 @@ TEST(Optimizer, ContinuesBitIdenticallyFromSavedState) {
 }
 
 TEST(Optimizer, RoundedStatesHaveACountAndContinueBitIdentically) {
-  for (const OptimizerType type : {kMomentum, kAdam}) {
+  using Choice = std::pair<OptimizerType, StateType>;
+  for (const auto& [type, state_type] :
+       {Choice{kMomentum, StateType::kBFloat16}, Choice{kAdam, StateType::kBFloat16},
+        Choice{kMomentum, StateType::kFloat8}, Choice{kAdam, StateType::kFloat8}}) {
     OptimizerOptions options = optimizer_defaults(type);
-    options.state_dtype = DType::kBFloat16;
+    options.state_dtype = state_type;
     const auto run = [&](const std::vector<int>& lengths) {
       const Var x = Var::parameter(Tensor::full({1000}, 1, DType::kFloat32));
       NamedTensors saved;
@@ -310,7 +313,11 @@ TEST(Optimizer, RoundedStatesHaveACountAndContinueBitIdentically) {
         }
         saved.clear();
         for (const auto& [name, tensor] : optimizer.state()) {
-          EXPECT_EQ(tensor.dtype(), name == "step/x" ? DType::kInt32 : DType::kBFloat16) << name;
+          const bool words = name == "step/x" || (options.state_dtype == StateType::kFloat8 &&
+                                                  !name.ends_with("_scale/x"));
+          const DType others =
+              options.state_dtype == StateType::kFloat8 ? DType::kFloat32 : DType::kBFloat16;
+          EXPECT_EQ(tensor.dtype(), words ? DType::kInt32 : others) << name;
           saved.emplace_back(name, tensor.clone());
         }
         EXPECT_EQ(saved.back().first, "step/x");
@@ -323,14 +330,34 @@ TEST(Optimizer, RoundedStatesHaveACountAndContinueBitIdentically) {
 }
 
 TEST(Optimizer, RefusesRoundedStatesWhereThereAreNone) {
-  OptimizerOptions options = optimizer_defaults(kMuon);
-  options.state_dtype = DType::kBFloat16;
-  EXPECT_THAT(message_of([&] { validate(options); }), HasSubstr("must be float32 with muon"));
-  options.type = kAdam;
-  EXPECT_THAT(message_of([&] {
-                Optimizer(options, {{"x", scalar(1)}});
-              }),
-              HasSubstr("state_dtype must be float32 beside float64 parameters"));
+  for (const StateType rounded : {StateType::kBFloat16, StateType::kFloat8}) {
+    OptimizerOptions options = optimizer_defaults(kMuon);
+    options.state_dtype = rounded;
+    EXPECT_THAT(message_of([&] { validate(options); }), HasSubstr("must be float32 with muon"));
+    options.type = kAdam;
+    EXPECT_THAT(message_of([&] {
+                  Optimizer(options, {{"x", scalar(1)}});
+                }),
+                HasSubstr("state_dtype must be float32 beside float64 parameters"));
+  }
+}
+
+// Whole blocks of bytes, four in an int32, each with its scales.
+TEST(Optimizer, NamesStatesOfBlocks) {
+  OptimizerOptions options = optimizer_defaults(kAdam);
+  options.state_dtype = StateType::kFloat8;
+  const Optimizer optimizer(options,
+                            {{"x", Var::parameter(Tensor::zeros({3, 100}, DType::kFloat32))}});
+  std::vector<std::string> names;
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : optimizer.state()) {
+    names.push_back(concat(name, ' ', tensor.shape()));
+    bytes += tensor.bytes();
+  }
+  EXPECT_THAT(names,
+              testing::ElementsAre("exp_avg/x (2, 64)", "exp_avg_scale/x (2)",
+                                   "exp_avg_sq/x (2, 64)", "exp_avg_sq_scale/x (2)", "step/x ()"));
+  EXPECT_EQ(bytes, 2 * (512 + 8) + 4);
 }
 
 TEST(Optimizer, NamesItsStateAsPyTorchDoes) {

@@ -16,6 +16,13 @@ constexpr int64_t kMostSkippedInARow = 10;
 
 // The loss of these weights shows if the weights of the last checkpoint were good.
 void Divergence::watch(const Update& update) {
+  if (!update.culprit.empty()) {
+    fail_with(concat("update ", update.step, ": the gradient of ", update.culprit,
+                     " is not finite, and ", update.updated_before,
+                     update.updated_before == 1 ? " parameter was" : " parameters were",
+                     " updated before it in backward; such an update is skipped as a whole with "
+                     "training.optimizer_in_backward=false, from the last checkpoint on"));
+  }
   if (!update.finite) return skipped(update);
   constexpr double kMargin = 1.1;  // a batch may begin a little above the others
   TrainerState& state = training_.state;

@@ -98,7 +98,7 @@ void Journal::remember(const Update& update) {
     recorder_failed_ = true;
   }
   // An update that is not finite changes nothing, so the weights are still its initial ones.
-  if (!update.finite && training_.state.skipped_in_a_row == 0) {
+  if (!update.finite && update.culprit.empty() && training_.state.skipped_in_a_row == 0) {
     write_incident(update,
                    fmt::format("loss {:.6g}, gradient norm {:.6g}", update.loss, update.grad_norm));
   }

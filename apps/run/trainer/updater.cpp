@@ -56,7 +56,11 @@ Updater::Updater(Training& training)
                     : update_groups(training.config, training.trained, training.task.parameters())),
       statistics_(defer_statistics(training)),
       agreed_seconds_(training.state.seconds) {
-  if (!exchange_) reserve_gradients(training.trained);
+  if (training.config.training.optimizer_in_backward) {
+    in_backward_.emplace(optimizer_);
+  } else if (!exchange_) {
+    reserve_gradients(training.trained);
+  }
 }
 
 bool Updater::launch(
@@ -64,18 +68,29 @@ bool Updater::launch(
   const double before = steady_seconds(), waited = times_.waited;
   training_.ranks.communicator().doing("computing an update");
   Launched launched{.update = begin(), .sums = {}};
-  std::vector<Tensor> sums =
-      compute_gradients(launched.update.size, &launched.update.largest_activation);
-  if (sums.empty()) {
+  double* const largest = &launched.update.largest_activation;
+  std::vector<Tensor> sums;
+  if (in_backward_) {
+    const auto open = [&](const std::vector<Tensor>& of_loss) {
+      before_step(launched.update, of_loss);
+      in_backward_->open(training_.rate_of(launched.update.step),
+                         training_.config.training.clip_value, of_loss);
+    };
+    sums = compute_gradients(launched.update.size, largest, open);
+    in_backward_->close();
+  } else {
+    sums = compute_gradients(launched.update.size, largest);
+    if (sums.empty()) {
+      optimizer_.zero_grad();
+      return false;
+    }
+    exchange(sums, steady_seconds() - before - (times_.waited - waited));
+    before_step(launched.update, sums);
+    step(launched.update.step, sums);
     optimizer_.zero_grad();
-    return false;
+    if (exchange_) exchange_->share_parameters();
   }
-  exchange(sums, steady_seconds() - before - (times_.waited - waited));
   for (const Tensor& of_one : sums) launched.sums.emplace_back(of_one);
-  before_step(launched.update, sums);
-  step(launched.update.step, sums);
-  optimizer_.zero_grad();
-  if (exchange_) exchange_->share_parameters();
   training_.state.tokens += launched.update.size.tokens;
   launched_ = std::move(launched);
   return true;
@@ -88,6 +103,8 @@ std::optional<Update> Updater::finish() {
   const StepResult result = optimizer_.outcome();
   update.grad_norm = result.grad_norm;
   update.finite = result.finite;
+  update.updated_before = result.updated_before;
+  update.culprit = result.culprit;
   for (HostCopy& copy : launched_->sums) {
     const Tensor sums = copy.wait();
     const auto* const values = sums.data<double>();
@@ -133,7 +150,8 @@ bool Updater::can_leave_update() const {
   return exchange_ == nullptr && training_.config.model.norm != NormKind::kBatch;
 }
 
-std::vector<Tensor> Updater::compute_gradients(const UpdateSize& size, double* largest) {
+std::vector<Tensor> Updater::compute_gradients(const UpdateSize& size, double* largest,
+                                               const BetweenPasses& between) {
   const Config& config = training_.config;
   const CrossEntropyOptions options{.label_smoothing = config.training.label_smoothing,
                                     .normalizer = size.targets};
@@ -152,6 +170,7 @@ std::vector<Tensor> Updater::compute_gradients(const UpdateSize& size, double* l
       Tape tape({.seed = config.seed, .step = step, .stream = number * kStreamsPerMicroBatch});
       const CrossEntropy result = training_.task.loss(i, options);
       sums.push_back(result.sums);
+      if (between) between(sums);
       if (!training_.trained.empty()) tape.backward(result.loss);
     };
     const bool ends_part = exchange_ && (i + 1) % of_part == 0;

@@ -10,6 +10,7 @@
 #include "apps/run/trainer/training.h"
 #include "autograd/running_statistics.h"
 #include "core/host_copy.h"
+#include "optim/backward_steps.h"
 #include "optim/ema.h"
 #include "optim/gradient_exchange.h"
 #include "optim/optimizer.h"
@@ -26,7 +27,10 @@ struct Update {
   double divergence = 0;     ///< from training.teacher, per target
   double alignment = 0;      ///< cross-entropy of the guided attention, per target
   double grad_norm = 0;
-  bool finite = true;  ///< otherwise it changed nothing
+  bool finite = true;  ///< otherwise it changed nothing, but for what follows
+  /// With training.optimizer_in_backward: of an update that was applied in part, as in StepResult.
+  int64_t updated_before = 0;
+  std::string culprit = {};
 };
 
 /// With several ranks, all of them call each of its functions, and the decision to do so follows
@@ -35,8 +39,9 @@ class Updater {
  public:
   explicit Updater(Training& training);
 
-  /// Forward, backward, and the optimizer's step; `before_step` is called before the last. On a GPU
-  /// the work may still run afterwards. Returns false if a signal came before the last micro-batch:
+  /// Forward, backward, and the optimizer's step; `before_step` is called before the last, which
+  /// with training.optimizer_in_backward is before backward. On a GPU the work may still run
+  /// afterwards. Returns false if a signal came before the last micro-batch:
   /// then nothing has changed.
   bool launch(
       const std::function<void(const Update&, const std::vector<Tensor>& sums)>& before_step);
@@ -49,9 +54,12 @@ class Updater {
   /// The next update, whose batches are taken from the data. Throws if another rank is at another
   /// place in the data.
   Update begin();
+  /// Called between the passes of a micro-batch, with the sums up to now.
+  using BetweenPasses = std::function<void(const std::vector<Tensor>& sums)>;
   /// The gradients of this rank's micro-batches. Sets `largest` to their largest activation if it
   /// is given. Returns their CrossEntropy::sums; none if a signal came before the last.
-  std::vector<Tensor> compute_gradients(const UpdateSize& size, double* largest = nullptr);
+  std::vector<Tensor> compute_gradients(const UpdateSize& size, double* largest = nullptr,
+                                        const BetweenPasses& between = nullptr);
   /// Finishes the exchange of gradients, and makes the sums of all micro-batches out of this
   /// rank's. `computed` seconds went into them.
   void exchange(std::vector<Tensor>& sums, double computed);
@@ -99,6 +107,7 @@ class Updater {
   Training& training_;
   std::unique_ptr<GradientExchange> exchange_;
   Optimizer optimizer_;
+  std::optional<BackwardSteps> in_backward_;
   std::unique_ptr<Ema> ema_;
   std::optional<DeferredStatistics> statistics_;  ///< of batch norms, on several ranks
   std::optional<Launched> launched_;

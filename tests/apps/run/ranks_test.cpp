@@ -162,6 +162,20 @@ TEST_P(RanksTest, AveragesOfSlicesAreRefusedInMixedPrecision) {
   expect_equal(folder_.result("alone"), folder_.result("whole"));
 }
 
+// A slice may end within a block.
+TEST_P(RanksTest, StatesInBlocksAreForWholeStates) {
+  if (GetParam() != "translation") return;
+  const std::vector<std::string> overrides = {"training.optimizer.state_dtype=float8"};
+  const TinyRunFolder::Outcome outcome =
+      train(2, "sharded", {overrides[0], "distributed.shard=optimizer"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("training.optimizer.state_dtype float8 needs "
+                                     "distributed.shard=none on 2 ranks"));
+  ASSERT_EQ(train(1, "alone", overrides).code, 0);
+  ASSERT_EQ(train(2, "whole", overrides).code, 0);
+  expect_equal(folder_.result("alone"), folder_.result("whole"));
+}
+
 // Options whose effect could depend on which rank has what.
 struct RankOptions {
   std::string name;
