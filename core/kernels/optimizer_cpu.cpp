@@ -217,11 +217,13 @@ inline void encode(Float8 format, const float* values, uint32_t first, uint32_t 
   const auto inverse = hn::Set(d, 1 / *scale);
   const auto least = hn::BitCast(d, hn::Set(bits, format.least()));
   const auto most = hn::Set(bits, format.most());
+  auto element = hn::Iota(bits, first);  // inside the loop it would go through memory
+  const auto step = hn::Set(bits, static_cast<uint32_t>(lanes));
   const auto key = hn::Set(bits, number * 0x85ebca77U + k * 0xc2b2ae3dU);
   for (int64_t i = 0; i < kStateBlock; i += lanes) {
     // float8_draw()
-    auto draw = hn::Iota(bits, first + static_cast<uint32_t>(i));
-    draw = hn::Xor(hn::Mul(draw, hn::Set(bits, 0x9e3779b1U)), key);
+    auto draw = hn::Xor(hn::Mul(element, hn::Set(bits, 0x9e3779b1U)), key);
+    element = hn::Add(element, step);
     draw = hn::Mul(hn::Xor(draw, hn::ShiftRight<16>(draw)), hn::Set(bits, 0x7feb352dU));
     draw = hn::Mul(hn::Xor(draw, hn::ShiftRight<15>(draw)), hn::Set(bits, 0x846ca68bU));
     draw = hn::Xor(draw, hn::ShiftRight<16>(draw));
