@@ -296,7 +296,8 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
     }
     for (auto& [file, bytes] : huggingface_tokenizer_files(model)) files[file] = std::move(bytes);
     if (model.config.task->can(kEmbedsTexts)) {
-      for (auto& [file, bytes] : sentence_vector_files(model, dtype)) files[file] = std::move(bytes);
+      for (auto& [file, bytes] : sentence_vector_files(model, dtype))
+        files[file] = std::move(bytes);
     }
   }
   files[kConfigFile] = text_of(config);
