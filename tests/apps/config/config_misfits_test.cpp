@@ -294,11 +294,12 @@ TEST_F(TaskConfigTest, KeysOfAWrittenConfigGiveWayToOverrides) {
   };
   EXPECT_EQ(changed({"training.optimizer.name=sgd"}).training.max_steps, 10);
   EXPECT_EQ(changed({"data.rows=documents"}).data.rows, TextRows::kDocuments);
-  const std::string talks = concat("data.train=", kCorpora.at("chat"));
-  EXPECT_TRUE(examples_of(changed({talks})).prompted);
+  const std::string talks = concat("data.train={jsonl: ", (folder_ / "data" / "d.jsonl").string(),
+                                   ", messages_column: messages}");
+  EXPECT_TRUE(examples_of(changed({talks})).talks);
   EXPECT_TRUE(examples_of(load_config({"config.json", to_json(load("clm"))}, {talks},
                                       /*check_files=*/false))
-                  .prompted);
+                  .talks);
   // An override without effect is wrong as ever, and so is a key of a file that somebody wrote.
   EXPECT_EQ(error_of(written, {"training.optimizer.name=sgd", "training.optimizer.eps=1"}),
             "command line: training.optimizer.eps=1: 'training.optimizer.eps' has no effect with "
@@ -307,7 +308,7 @@ TEST_F(TaskConfigTest, KeysOfAWrittenConfigGiveWayToOverrides) {
                             ", block_size: 8}\ntraining: {max_steps: 10}\n"
                             "distributed: {parts: 1}\ncuda_graphs: false\n"),
                      {talks}),
-            "c.yaml:3:49: 'data.block_size' has no effect with messages; see max_length.");
+            "c.yaml:3:47: 'data.block_size' has no effect with messages; see max_length.");
 }
 
 }  // namespace
