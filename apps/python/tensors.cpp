@@ -246,7 +246,7 @@ Shape shape_of(const std::vector<int64_t>& sizes) {
 namespace {
 
 template <class... Args>
-Shape shape_of(const nb::ndarray<Args...>& array) {
+Shape array_shape(const nb::ndarray<Args...>& array) {
   std::vector<int64_t> sizes;
   for (size_t axis = 0; axis < array.ndim(); ++axis) {
     sizes.push_back(static_cast<int64_t>(array.shape(axis)));
@@ -257,7 +257,7 @@ Shape shape_of(const nb::ndarray<Args...>& array) {
 }  // namespace
 
 Tensor tensor_of(const Array& array) {
-  const Shape shape = shape_of(array);
+  const Shape shape = array_shape(array);
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kBFloat16}) {
     if (array.dtype() != dlpack_of(dtype)) continue;
     Tensor tensor = Tensor::empty(shape, dtype);
@@ -290,7 +290,7 @@ Tensor tensor_over(const nb::object& array) {
         const nb::gil_scoped_acquire acquired;
         delete static_cast<Writable*>(p);
       });
-      return Tensor::over(held.data(), owner, shape_of(held), dtype);
+      return Tensor::over(held.data(), owner, array_shape(held), dtype);
     }
   }
   throw nb::type_error(
