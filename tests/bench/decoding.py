@@ -19,21 +19,24 @@ import tempfile
 import time
 
 PEER = r"""
-import sys, time, ctranslate2, sentencepiece
-folder, source, output, beams, inter, intra, kind, ratio, vmap = sys.argv[1:10]
+import os, sys, time, ctranslate2, sentencepiece
+folder, source, output, beams, inter, intra, kind, most, vmap = sys.argv[1:10]
 begin = time.perf_counter()
-tokenizer = sentencepiece.SentencePieceProcessor(model_file=folder + "/tokenizer.model")
+def tokenizer_of(side):
+    one = f"{folder}/tokenizer.model"
+    return sentencepiece.SentencePieceProcessor(model_file=one if os.path.exists(one) else f"{folder}/{side}.model")
+source_tokenizer, target_tokenizer = map(tokenizer_of, ["source", "target"])
 translator = ctranslate2.Translator(folder, compute_type=kind, inter_threads=int(inter), intra_threads=int(intra))
 loaded = time.perf_counter()
 lines = [line.rstrip("\n") for line in open(source, encoding="utf-8")]
-pieces = tokenizer.encode(lines, out_type=str)
+pieces = source_tokenizer.encode(lines, out_type=str)
 longest = max(map(len, pieces), default=1)
 found = translator.translate_batch(
     pieces, beam_size=int(beams), max_batch_size=64, length_penalty=1.0,
-    max_decoding_length=int(float(ratio) * longest) + 10, use_vmap=vmap == "vmap")
+    max_decoding_length=int(most) or int(1.5 * longest) + 10, use_vmap=vmap == "vmap")
 with open(output, "w", encoding="utf-8") as out:
     for one in found:
-        out.write(tokenizer.decode(one.hypotheses[0]) + "\n")
+        out.write(target_tokenizer.decode(one.hypotheses[0]) + "\n")
 print(loaded - begin, time.perf_counter() - loaded)
 """
 
@@ -65,6 +68,7 @@ def main():
     parser.add_argument("--options", default="", help="more of `translate`, such as --early-stopping true")
     parser.add_argument("--shortlist", help="of both: a file of `tapestry shortlist --model RUN`")
     parser.add_argument("--shortlist-size", default="100")
+    parser.add_argument("--most-tokens", default="0", help="of an output, for models that have not learnt to end")
     arguments = parser.parse_args()
 
     folder = pathlib.Path(tempfile.mkdtemp())
@@ -78,13 +82,16 @@ def main():
 
     def ours(source, output, beams, threads, kind):
         weights = ["--weights", kind] if kind != "float32" else []
+        if arguments.most_tokens != "0":
+            weights += ["--max-new-tokens", arguments.most_tokens]
         return timed([arguments.binary, "translate", "--model", arguments.run, "--beam-size", str(beams), "--input",
                       source, "--output", output, "--threads", str(threads), *weights, *shortlist,
                       *arguments.options.split()])
 
     def peer(source, output, beams, inter, intra, kind):
         seconds, memory, said = timed([sys.executable, folder / "peer.py", folder / "peer", source, output, str(beams),
-                                       str(inter), str(intra), kind, "1.5", "vmap" if shortlist else ""])
+                                       str(inter), str(intra), kind, arguments.most_tokens,
+                                       "vmap" if shortlist else ""])
         return seconds, memory, float(said.split()[1])
 
     def bleu(output):
