@@ -132,8 +132,10 @@ std::string unread_rows(const std::string& path, const ImportedModel& model) {
 }
 
 // The files of sentence-transformers that say how the vectors of the tokens become one. None if a
-// module has files of its own that would be missing; the weights of a dense layer are the model's.
-void take_modules(const std::string& folder, const std::function<void(const std::string&)>& take) {
+// module has files of its own that would be missing: with `dense` the weights of such a layer are
+// the model's, and stay out.
+void take_modules(const std::string& folder, bool dense,
+                  const std::function<void(const std::string&)>& take) {
   const std::string path = folder + "/modules.json";
   if (!fs::is_regular_file(path)) return;
   const Json modules = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
@@ -147,8 +149,8 @@ void take_modules(const std::string& folder, const std::function<void(const std:
     if (part.find('/') != std::string::npos || part.starts_with('.')) return;
     for (const auto& entry : fs::directory_iterator(folder + "/" + part)) {
       const std::string file = entry.path().filename();
-      const bool known = file == kConfigFile || file == kModelFile || file == "pytorch_model.bin";
-      if (!known) return;
+      const bool weights = file == kModelFile || file == "pytorch_model.bin";
+      if (file != kConfigFile && !(dense && weights)) return;
     }
     configs.push_back(part + "/" + kConfigFile);
   }
@@ -174,13 +176,13 @@ std::map<std::string, std::string> texts_of(const std::string& folder,
 
 // The companion files of a foreign folder; a folder that our export wrote gets new ones.
 std::map<std::string, std::string> companions_of(const std::string& folder,
-                                                 const Tokenizer& tokenizer) {
+                                                 const Tokenizer& tokenizer, bool dense) {
   std::map<std::string, std::string> files =
       texts_of(folder, {kConfigFile, "tokenizer_config.json", "special_tokens_map.json",
                         "added_tokens.json", "chat_template.jinja", "chat_template.json",
                         "generation_config.json", "vocab.txt", "vocab.json", "merges.txt"});
   const auto take = [&](const std::string& name) { files.merge(texts_of(folder, {name})); };
-  take_modules(folder, take);
+  take_modules(folder, dense, take);
   // The files beside it may have changed what it does: their program changes it itself.
   if (is_huggingface(tokenizer.serialized())) {
     take("tokenizer.json");
@@ -226,7 +228,8 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
   tell_ends(theirs, model, imported.tokenizers, model.notes);
   tell_languages(*imported.tokenizers.target, model.notes);
   if (imported.tokenizers.target->special().one_text) {
-    imported.tokenizers.came_with = companions_of(folder, *imported.tokenizers.target);
+    imported.tokenizers.came_with =
+        companions_of(folder, *imported.tokenizers.target, model.config.model.vector_size > 0);
     std::string rows = unread_rows(folder, model);
     if (!rows.empty()) imported.tokenizers.came_with[kUnreadRowsFile] = std::move(rows);
   } else if (theirs.contains("bos_token_id") && theirs["bos_token_id"].is_null() &&

@@ -6,6 +6,7 @@
 
 #include "tests/apps/interop/huggingface_models.h"
 #include "tests/apps/tiny_runs.h"
+#include "tests/paths.h"
 
 namespace tapestry::interop {
 namespace {
@@ -240,6 +241,33 @@ TEST(SentenceVectors, ADecoderSaysThatItMakesVectorsElsewhere) {
                                              HasSubstr("its model of task clm"))));
   fs::remove(folder.path() + "/modules.json");
   EXPECT_THAT(folder.notes(), Not(Contains(HasSubstr("modules.json"))));
+}
+
+// Its dense layer is not taken, so no file at home may say that it is there.
+TEST(SentenceVectors, ADecoderLeavesModulesBehindWhoseWeightsItHasNot) {
+  const TinyRunFolder run("clm");
+  fs::copy(project_file("tests/fixtures/huggingface_text/gpt2"), run.path("theirs"));
+  const auto put = [&](const std::string& file, const std::string& content) {
+    fs::create_directories(fs::path(run.path("theirs/" + file)).parent_path());
+    write_file(run.path("theirs/" + file), content);
+  };
+  const Record dense = module("Dense", "2_Dense");
+  put("1_Pooling/config.json", R"({"pooling_mode": "lasttoken"})");
+  put("modules.json", Record({kTransformer, kPooling, kNormalize}).dump());
+  const auto comes_home = [&] {
+    fs::remove_all(run.path("ours"));
+    fs::remove_all(run.path("home"));
+    run.output("import theirs --output ours");
+    run.output("export --model ours --output home");
+    return fs::exists(run.path("home/modules.json"));
+  };
+  const bool kept = comes_home();
+  put("modules.json", Record({kTransformer, kPooling, dense, kNormalize}).dump());
+  put("2_Dense/config.json", "{}");
+  put("2_Dense/model.safetensors", "weights");
+  EXPECT_TRUE(kept);
+  EXPECT_FALSE(comes_home());
+  EXPECT_FALSE(fs::exists(run.path("home/2_Dense")));
 }
 
 }  // namespace
