@@ -81,7 +81,6 @@ void bind_text_vectors(ConfigSection& s, Config& config) {
   ModelOptions& model = config.model;
   const std::string why = concat("with task: ", config.task->name);
   const bool embeds = config.task->can(kEmbedsTexts);
-  constexpr double kMostVector = 1 << 24;
   s.read_choice_if(
       embeds, why, "pooling", model.text_pooling,
       {{"mean", TextPooling::kMean}, {"cls", TextPooling::kFirst}, {"last", TextPooling::kLast}},
@@ -92,7 +91,7 @@ void bind_text_vectors(ConfigSection& s, Config& config) {
   s.read_if(embeds, why, "vector_size", model.vector_size,
             "Numbers of a vector, which a dense layer makes of what was pooled (LaBSE has one); 0: "
             "hidden_size, without it.",
-            between(0, kMostVector));
+            between(0, kMostWidth));
   const bool dense = embeds && model.vector_size > 0;
   s.read_choice_if(dense, "without vector_size", "vector_act", model.vector_tanh,
                    {{"tanh", true}, {"none", false}}, "How that layer ends.");

@@ -8,7 +8,6 @@ namespace tapestry {
 namespace {
 
 // Wider than any model, and so narrow that no product of a few sizes leaves 64 bits.
-constexpr double kMostWidth = 1 << 24;
 constexpr double kMostLayers = 1 << 16;
 constexpr double kMostBuckets = 1 << 16;
 

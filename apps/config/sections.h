@@ -11,6 +11,9 @@
 
 namespace tapestry {
 
+/// Bound of widths of models and of their vectors.
+inline constexpr double kMostWidth = 1 << 24;
+
 /// Choices that are their own values.
 template <size_t kCount>
 std::vector<ConfigChoice<std::string>> names(const char* const (&list)[kCount]) {
