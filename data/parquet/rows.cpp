@@ -107,10 +107,16 @@ bool RowReader::choose(Node& node, const std::string& path, bool wanted, bool is
     }
     return true;
   }
-  const bool items = is_item || node.is_list() || node.repetition == Repetition::kRepeated;
+  if (node.is_map()) return false;
+  // An item has the list's name. If it is a group, its members have names below, as in its JSON.
+  if (node.is_list()) {
+    Node& repeated = node.children.front();
+    Node& item = items_are_inside(node, repeated) ? repeated.children.front() : repeated;
+    if (choose(item, path, wanted, /*is_item=*/true)) node.first = repeated.first = item.first;
+    return node.first >= 0;
+  }
   for (Node& child : node.children) {
-    // Below a list there are no names.
-    const bool any = choose(child, items ? path : below(path, child), wanted, items);
+    const bool any = choose(child, below(path, child), wanted, /*is_item=*/false);
     if (any && node.first < 0) node.first = child.first;
   }
   return node.first >= 0;

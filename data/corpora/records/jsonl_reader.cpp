@@ -18,7 +18,7 @@ class FieldCollector : public nlohmann::json_sax<Json> {
  public:
   FieldCollector(const std::vector<RecordField>& fields, RecordValues& values,
                  std::vector<const char*>& others)
-      : fields_(fields), values_(values), others_(others) {}
+      : fields_(fields), values_(values), others_(others), items_(fields.size()) {}
 
   bool is_object() const { return is_object_; }
 
@@ -34,7 +34,7 @@ class FieldCollector : public nlohmann::json_sax<Json> {
 
   bool start_object(std::size_t) override {
     if (depth_ == 0) is_object_ = true;
-    if (depth_ > 0) other("an object");
+    if (depth_ > 0 && !at_item()) other("an object");
     ++depth_;
     if (lists_ > 0) return true;
     if (depth_ > 1) path_ += '.';
@@ -42,6 +42,7 @@ class FieldCollector : public nlohmann::json_sax<Json> {
     return true;
   }
   bool key(string_t& name) override {
+    if (in_item()) item_key_ = name;
     if (lists_ > 0) return true;
     path_.resize(prefixes_.back());
     path_ += name;
@@ -61,9 +62,9 @@ class FieldCollector : public nlohmann::json_sax<Json> {
         (fields_[static_cast<size_t>(i)].list || fields_[static_cast<size_t>(i)].or_list)) {
       set(static_cast<size_t>(i), fields_[static_cast<size_t>(i)].list ? "" : kNone, nullptr);
       list_ = i;
-      is_first_ = true;
     } else if (depth_ > 0) {
       other("a list");
+      if (i < 0 && lists_ == 0) begin_objects();
     }
     ++depth_;
     ++lists_;
@@ -71,7 +72,7 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   }
   bool end_array() override {
     --depth_;
-    if (--lists_ == 0) list_ = -1;
+    if (--lists_ == 0) list_ = -1, item_depth_ = 0;
     return true;
   }
   bool parse_error(std::size_t byte, const std::string& token,
@@ -95,38 +96,69 @@ class FieldCollector : public nlohmann::json_sax<Json> {
  private:
   // The field that is asked for at this place of the object, or -1.
   int64_t wanted() const {
-    if (lists_ > 0 || depth_ == 0) return -1;
+    if (depth_ == 0 || (lists_ > 0 && !in_item())) return -1;
     for (size_t i = 0; i < fields_.size(); ++i) {
-      if (fields_[i].name == path_) return static_cast<int64_t>(i);
+      const std::string& name = fields_[i].name;
+      const bool here = lists_ == 0 ? name == path_
+                                    : is_below(name) && name.substr(path_.size() + 1) == item_key_;
+      if (here) return static_cast<int64_t>(i);
     }
     return -1;
   }
+  // A list of objects may have fields as lists: "a.b" is that of each object's b.
+  void begin_objects() {
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      if (!fields_[i].list || !is_below(fields_[i].name)) continue;
+      set(i, "", nullptr);
+      item_depth_ = depth_ + 2;
+    }
+  }
+  bool is_below(const std::string& name) const {
+    return name.size() > path_.size() && name.starts_with(path_) && name[path_.size()] == '.';
+  }
+  // In such an object; at the place of one.
+  bool in_item() const { return item_depth_ > 0 && lists_ == 1 && depth_ == item_depth_; }
+  bool at_item() const { return item_depth_ > 0 && lists_ == 1 && depth_ == item_depth_ - 1; }
+
   bool text(const std::string& value) {
-    if (list_ >= 0) return item(value);
+    if (list_ >= 0) return item(static_cast<size_t>(list_), value);
+    if (at_item()) return no_object();
     if (const int64_t i = wanted(); i >= 0) {
+      if (lists_ > 0) return item(static_cast<size_t>(i), value);
       const bool list = fields_[static_cast<size_t>(i)].list;
       set(static_cast<size_t>(i), value, list ? "another value" : nullptr);
     }
     return true;
   }
   bool other(const char* kind) {
-    if (list_ >= 0) others_[static_cast<size_t>(list_)] = "a list of other values";
-    if (const int64_t i = wanted(); i >= 0) set(static_cast<size_t>(i), "", kind);
+    if (list_ >= 0) others_[static_cast<size_t>(list_)] = kOtherItems;
+    if (at_item()) return no_object();
+    if (const int64_t i = wanted(); i >= 0) {
+      if (lists_ > 0) {
+        others_[static_cast<size_t>(i)] = kOtherItems;
+      } else {
+        set(static_cast<size_t>(i), "", kind);
+      }
+    }
     return true;
   }
-  // An item of the list that is asked for.
-  bool item(const std::string& value) {
-    const auto at = static_cast<size_t>(list_);
+  bool no_object() {
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      if (fields_[i].list && is_below(fields_[i].name)) others_[i] = kOtherItems;
+    }
+    return true;
+  }
+  // An item of a list that is asked for.
+  bool item(size_t at, const std::string& value) {
     const bool list = fields_[at].list;
     const char separator = list ? RecordField::kListSeparator : ',';
     if (lists_ > 1 || value.find(separator) != std::string::npos) {
-      others_[at] = list ? "a list of other values" : "a list of texts with commas, or of lists";
+      others_[at] = list ? kOtherItems : "a list of texts with commas, or of lists";
     } else if (!list && (value == kNone || is_blank(value))) {
       others_[at] = "a list of texts that are blank or -";
     }
     std::string& all = values_.texts[at];
-    all = is_first_ ? value : all + separator + value;
-    is_first_ = false;
+    all = items_[at]++ == 0 ? value : all + separator + value;
     return true;
   }
   void set(size_t i, const std::string& value, const char* kind) {
@@ -136,6 +168,7 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   }
 
   static constexpr const char* kNone = "-";  // of an empty or_list
+  static constexpr const char* kOtherItems = "a list of other values";
 
   const std::vector<RecordField>& fields_;
   RecordValues& values_;
@@ -143,8 +176,10 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   std::string path_;
   std::vector<size_t> prefixes_;  // the length of the path to each open object, its dot included
   int64_t depth_ = 0, lists_ = 0;
-  int64_t list_ = -1;  // the field whose list is being read
-  bool is_first_ = true;
+  int64_t list_ = -1;       // the field whose list is being read
+  int64_t item_depth_ = 0;  // of the objects of a list whose members are asked for, else 0
+  std::string item_key_;
+  std::vector<int64_t> items_;  // of the field's list so far
   bool is_object_ = false, is_half_surrogate_ = false;
   std::string problem_;
 };

@@ -145,6 +145,29 @@ TEST_F(Questions, MayHaveListsOfAnswers) {
   EXPECT_EQ(counts.of(Drop::kMalformed), 4);
 }
 
+// As SQuAD's own file and many a jsonl have them.
+TEST_F(Questions, MayHaveAListOfObjectsAsAnswers) {
+  FilterCounts counts;
+  const auto questions = read_questions(
+      jsonl(
+          R"({"id": "1", "context": "ä b", "question": "Q", "answers": [{"text": "b", "answer_start": 2, "by": {"text": "x"}}, {"answer_start": 0, "text": "ä b"}]}
+{"id": "2", "context": "ä b", "question": "R", "answers": []}
+{"id": "3", "context": "ä b", "question": "S", "answers": [{"answer_start": 2}, {"text": "b", "answer_start": 2}]}
+{"id": "4", "context": "ä b", "question": "S", "answers": ["b"]}
+{"id": "5", "context": "ä b", "question": "S", "answers": [{"text": ["b"], "answer_start": 2}]}
+{"id": "6", "context": "ä b", "question": "S", "answers": [{"text": null, "answer_start": 2}]}
+{"id": "7", "context": "ä b", "question": "S", "answers": [[{"text": "b", "answer_start": 2}]]}
+{"id": "8", "context": "ä b", "question": "T", "answers": [{"text": "", "answer_start": 0}, {"text": "b", "answer_start": 2}]}
+)"),
+      counts);
+  ASSERT_EQ(questions.size(), 2u);
+  ASSERT_EQ(questions[0].answers.size(), 2u);
+  EXPECT_EQ(questions[0].answers[0].text, "b");
+  EXPECT_EQ(questions[0].answers[1].text, "ä b");
+  EXPECT_TRUE(questions[1].answers.empty());
+  EXPECT_EQ(counts.of(Drop::kMalformed), 6);
+}
+
 TEST_F(Questions, OfATableNeedTheColumnsThatSomebodyNames) {
   const auto csv = [&](const std::string& text, const char* answer) {
     CorpusSpec spec;

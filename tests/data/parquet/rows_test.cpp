@@ -54,6 +54,11 @@ TEST(ParquetTest, OnlyWhatIsAskedForIsRead) {
     ASSERT_EQ(rows.size(), 11U);
     EXPECT_EQ(rows[5].dump(), R"({"tags":[35,-1],"translation":{"en":"A dog 2."}})") << name;
   }
+  for (const std::string name : kVariants) {  // in a list of groups, too
+    const std::vector<Json> rows = rows_of(fixture(name + ".parquet"), {"messages.content"});
+    EXPECT_EQ(rows[0].dump(), R"({"messages":[]})") << name;
+    EXPECT_EQ(rows[1].dump(), R"({"messages":[{"content":"Question 1?"}]})") << name;
+  }
   EXPECT_THAT(RowReader(fixture("pairs_zstd_v2.parquet"), {"none"}).names(),
               ElementsAre("id", "translation.en", "translation.de", "tokens", "tags", "messages",
                           "score", "half", "good", "big", "nothing"));
