@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "apps/checkpoint/made_file.h"
+#include "apps/checkpoint/safetensors_parts.h"
 #include "core/dispatch.h"
 #include "data/files/little_endian.h"
 
@@ -17,15 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
-constexpr uint64_t kAlignment = 64;
-// Begins the names in the metadata of tensors that are words of frozen matrices.
-const std::string kFrozenPrefix = "frozen:";
-
-template <class... Parts>
-[[noreturn]] void broken(const std::string& name, const Parts&... parts) {
-  fail(ErrorKind::kData, "[safetensors] ", name, ": ", parts...);
-}
-
 // nlohmann's parser keeps the last of two equal keys; this callback refuses them.
 Json parse_object(const std::string& text, const std::string& name, const char* what) {
   std::vector<std::set<std::string>> keys;
@@ -40,9 +31,9 @@ Json parse_object(const std::string& text, const std::string& name, const char* 
   };
   const Json object = Json::parse(text, watch, /*allow_exceptions=*/false);
   if (object.is_discarded() || !object.is_object()) {
-    broken(name, "the ", what, " is not a JSON object.");
+    broken_safetensors(name, "the ", what, " is not a JSON object.");
   }
-  if (!duplicate.empty()) broken(name, "the ", what, " names '", duplicate, "' twice.");
+  if (!duplicate.empty()) broken_safetensors(name, "the ", what, " names '", duplicate, "' twice.");
   return object;
 }
 
@@ -58,15 +49,17 @@ StoredTensor parse_entry(const std::string& key, const Json& value, const std::s
                         value["data_offsets"].is_array() && value["data_offsets"].size() == 2 &&
                         value["data_offsets"][0].is_number_unsigned() &&
                         value["data_offsets"][1].is_number_unsigned();
-  if (!complete) broken(name, "'", key, "' needs dtype, shape and two data_offsets.");
+  if (!complete) broken_safetensors(name, "'", key, "' needs dtype, shape and two data_offsets.");
   const std::string code = value["dtype"];
   const std::optional<StoredType> type = stored_type(code);
   if (!type) {
-    broken(name, "'", key, "' has dtype ", code, ", expected one of ", stored_codes(), '.');
+    broken_safetensors(name, "'", key, "' has dtype ", code, ", expected one of ", stored_codes(),
+                       '.');
   }
   StoredTensor tensor{key, *type, {}, 0, value["data_offsets"][0], value["data_offsets"][1]};
   if (value["shape"].size() > Shape::kMaxRank) {
-    broken(name, "'", key, "' has ", value["shape"].size(), " axes, at most 4 are supported.");
+    broken_safetensors(name, "'", key, "' has ", value["shape"].size(),
+                       " axes, at most 4 are supported.");
   }
   std::vector<int64_t> sizes;
   uint64_t total = bytes_of(*type);
@@ -74,14 +67,14 @@ StoredTensor parse_entry(const std::string& key, const Json& value, const std::s
     constexpr uint64_t kMaxSize = uint64_t{1} << 62;
     if (!size.is_number_unsigned() || size.get<uint64_t>() > kMaxSize ||
         __builtin_mul_overflow(total, size.get<uint64_t>(), &total) || total > kMaxSize) {
-      broken(name, "'", key, "' has an impossible shape ", value["shape"].dump(), '.');
+      broken_safetensors(name, "'", key, "' has an impossible shape ", value["shape"].dump(), '.');
     }
     sizes.push_back(size);
   }
   tensor.shape = Shape(sizes.data(), static_cast<int>(sizes.size()));
   if (tensor.end < tensor.begin || tensor.end - tensor.begin != total) {
-    broken(name, "'", key, "' is ", code, ' ', tensor.shape, " = ", total,
-           " bytes, its offsets are ", tensor.begin, " to ", tensor.end, '.');
+    broken_safetensors(name, "'", key, "' is ", code, ' ', tensor.shape, " = ", total,
+                       " bytes, its offsets are ", tensor.begin, " to ", tensor.end, '.');
   }
   return tensor;
 }
@@ -101,10 +94,10 @@ void take_as_frozen(const std::string& name, const std::string& text, const std:
                      cols < (int64_t{1} << 40) && end == text.data() + text.size();
   if (!known || tensor == tensors.end() || tensor->type != StoredType::kI32 ||
       tensor->shape.rank() != 2 || tensor->shape[1] != FrozenMatrix::words_in_row(*format, cols)) {
-    broken(file, "__metadata__ says that '", name, "' holds a matrix of '", text, "', ",
-           tensor == tensors.end()
-               ? "and there is none."
-               : concat("but it is ", name_of(tensor->type), ' ', tensor->shape, '.'));
+    broken_safetensors(file, "__metadata__ says that '", name, "' holds a matrix of '", text, "', ",
+                       tensor == tensors.end()
+                           ? "and there is none."
+                           : concat("but it is ", name_of(tensor->type), ' ', tensor->shape, '.'));
   }
   tensor->frozen = *format;
   tensor->type = StoredType::kF32;
@@ -114,28 +107,30 @@ void take_as_frozen(const std::string& name, const std::string& text, const std:
 // The tensors of a file in the order of their data, with offsets from its beginning.
 std::vector<StoredTensor> parse_header(const ByteSource& file) {
   const std::string& name = file.name;
-  if (file.size < 8) broken(name, "the file has ", file.size, " bytes, the header needs 8.");
+  if (file.size < 8)
+    broken_safetensors(name, "the file has ", file.size, " bytes, the header needs 8.");
   unsigned char prefix[8];
   file.read(0, prefix, sizeof prefix);
   uint64_t length = 0;
   for (int i = 0; i < 8; ++i) length |= static_cast<uint64_t>(prefix[i]) << (8 * i);
   if (length > kMaxHeaderBytes) {
-    broken(name, "the header claims ", length, " bytes, at most ", kMaxHeaderBytes,
-           " are allowed.");
+    broken_safetensors(name, "the header claims ", length, " bytes, at most ", kMaxHeaderBytes,
+                       " are allowed.");
   }
   if (length > file.size - 8) {
-    broken(name, "the header claims ", length, " bytes, the file has ", file.size - 8, " left.");
+    broken_safetensors(name, "the header claims ", length, " bytes, the file has ", file.size - 8,
+                       " left.");
   }
   std::string text(length, '\0');
   file.read(8, text.data(), length);
-  if (!text.starts_with('{')) broken(name, "the header is not a JSON object.");
+  if (!text.starts_with('{')) broken_safetensors(name, "the header is not a JSON object.");
   std::vector<StoredTensor> tensors;
   const Json header = parse_object(text, name, "header");
   for (const auto& [key, value] : header.items()) {
     if (key != "__metadata__") {
       tensors.push_back(parse_entry(key, value, name));
     } else if (!value.is_null() && !is_text_map(value)) {
-      broken(name, "__metadata__ must be an object of strings.");
+      broken_safetensors(name, "__metadata__ must be an object of strings.");
     }
   }
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
@@ -144,14 +139,15 @@ std::vector<StoredTensor> parse_header(const ByteSource& file) {
   uint64_t expected = 0;
   for (const StoredTensor& tensor : tensors) {
     if (tensor.begin != expected) {
-      broken(name, "'", tensor.name, "' starts at ", tensor.begin, ", expected ", expected,
-             ": tensors must follow each other without gap or overlap.");
+      broken_safetensors(name, "'", tensor.name, "' starts at ", tensor.begin, ", expected ",
+                         expected, ": tensors must follow each other without gap or overlap.");
     }
     expected = tensor.end;
   }
   const uint64_t available = file.size - 8 - length;
   if (available != expected) {
-    broken(name, "the tensors take ", expected, " bytes, the file holds ", available, '.');
+    broken_safetensors(name, "the tensors take ", expected, " bytes, the file holds ", available,
+                       '.');
   }
   for (StoredTensor& tensor : tensors) {
     tensor.begin += 8 + length;
@@ -166,129 +162,7 @@ std::vector<StoredTensor> parse_header(const ByteSource& file) {
   return tensors;
 }
 
-// Calls f(rows of the flat tensor, elements before them) for parts whose elements take at most
-// kPartBytes in both types.
-template <class F>
-void for_parts(const Tensor& tensor, uint64_t other_bytes, F f) {
-  const int64_t n = tensor.numel();
-  const Tensor flat = tensor.reshape({n});
-  const int64_t step =
-      kPartBytes / std::max(size_of(tensor.dtype()), static_cast<int64_t>(other_bytes));
-  for (int64_t begin = 0; begin < n; begin += step) {
-    f(flat.slice(begin, std::min(n, begin + step)), static_cast<uint64_t>(begin));
-  }
-}
-
-void write_tensor(const TensorToWrite& entry, const ByteSink& sink) {
-  const Tensor tensor = entry.content();
-  check(tensor.shape() == entry.shape, "safetensors", "'", entry.name, "' is ", tensor.shape(),
-        ", its header says ", entry.shape, '.');
-  if (as_dtype(entry.stored) == tensor.dtype() && tensor.device().is_cpu()) {
-    return sink(tensor.raw(), static_cast<size_t>(tensor.bytes()));
-  }
-  for_parts(tensor, bytes_of(entry.stored), [&](const Tensor& part, uint64_t) {
-    const std::string bytes = elements_as(entry.stored, part);
-    sink(bytes.data(), bytes.size());
-  });
-}
-
-// The length of the header, and the header.
-std::string header_of(const std::vector<TensorToWrite>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
-  Json header = Json::object();
-  std::map<std::string, std::string> all = metadata;
-  for (const TensorToWrite& tensor : tensors) {
-    if (!tensor.frozen.empty()) all[kFrozenPrefix + tensor.name] = tensor.frozen;
-  }
-  if (!all.empty()) header["__metadata__"] = all;
-  uint64_t offset = 0;
-  for (const TensorToWrite& tensor : tensors) {
-    check(!header.contains(tensor.name), "safetensors", "'", tensor.name, "' is written twice.");
-    Json shape = Json::array();
-    for (int i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
-    const uint64_t end = offset + tensor.bytes();
-    header[tensor.name] = {{"dtype", code_of(tensor.stored)},
-                           {"shape", std::move(shape)},
-                           {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string text = header.dump();
-  text.append((kAlignment - (8 + text.size()) % kAlignment) % kAlignment, ' ');
-  std::string header_bytes;
-  append_little_endian(header_bytes, static_cast<uint64_t>(text.size()));
-  return header_bytes + text;
-}
-
-constexpr uint64_t kHeldBytes = 16 * kPartBytes;
-
-// A file that is made while it is read.
-struct MadeFile {
-  std::vector<TensorToWrite> tensors;
-  std::vector<uint64_t> begins;  // of their bytes
-  std::string header;
-  uint64_t begin = 0;  // of `bytes`: those of a tensor, or of some of its rows
-  std::string bytes;
-
-  // Has `bytes` hold those at an offset behind the header.
-  void hold(uint64_t offset) {
-    if (offset >= begin && offset - begin < bytes.size()) return;
-    const auto next = std::upper_bound(begins.begin(), begins.end(), offset);
-    const auto index = static_cast<size_t>(next - begins.begin()) - 1;
-    const TensorToWrite& tensor = tensors[index];
-    const Shape& shape = tensor.shape;
-    begin = begins[index];
-    bytes.clear();
-    const auto append = [&](const void* more, size_t n) {
-      bytes.append(static_cast<const char*>(more), n);
-    };
-    if (!tensor.rows) return write_tensor(tensor, append);
-    const uint64_t row_bytes = tensor.bytes() / static_cast<uint64_t>(shape[0]);
-    const auto step = std::max<uint64_t>(1, kHeldBytes / row_bytes);
-    const auto first = static_cast<int64_t>((offset - begin) / row_bytes / step * step);
-    const int64_t count = std::min(static_cast<int64_t>(step), shape[0] - first);
-    begin += static_cast<uint64_t>(first) * row_bytes;
-    TensorToWrite part = tensor;
-    part.shape = shape.with(0, count);
-    part.content = [&] { return tensor.rows(first, count); };
-    write_tensor(part, append);
-  }
-};
-
 }  // namespace
-
-void write_safetensors(const std::vector<TensorToWrite>& tensors,
-                       const std::map<std::string, std::string>& metadata, const ByteSink& sink) {
-  const std::string header = header_of(tensors, metadata);
-  sink(header.data(), header.size());
-  for (const TensorToWrite& tensor : tensors) write_tensor(tensor, sink);
-}
-
-ByteSource safetensors_source(std::vector<TensorToWrite> tensors, const std::string& name) {
-  const auto file = std::make_shared<MadeFile>();
-  file->header = header_of(tensors, {});
-  uint64_t size = file->header.size();
-  for (const TensorToWrite& tensor : tensors) {
-    file->begins.push_back(size);
-    size += tensor.bytes();
-  }
-  file->tensors = std::move(tensors);
-  const auto read = [file, name, size](uint64_t offset, void* to, uint64_t count) {
-    if (offset > size || count > size - offset) broken(name, "the file ends while it is read.");
-    for (auto* at = static_cast<char*>(to); count > 0;) {
-      const std::string* part = &file->header;
-      uint64_t begin = 0;
-      if (offset >= part->size()) {
-        file->hold(offset);
-        begin = file->begin;
-        part = &file->bytes;
-      }
-      const uint64_t n = std::min(count, begin + part->size() - offset);
-      std::memcpy(at, part->data() + (offset - begin), n);
-      at += n, offset += n, count -= n;
-    }
-  };
-  return {name, size, read};
-}
 
 TensorReader::TensorReader(const ByteSource& file) : name_(file.name) { add_file(file); }
 
@@ -296,18 +170,18 @@ TensorReader::TensorReader(const ByteSource& index,
                            const std::function<ByteSource(const std::string& name)>& open)
     : name_(index.name) {
   if (index.size > kMaxHeaderBytes) {
-    broken(name_, "the index has ", index.size, " bytes, at most ", kMaxHeaderBytes,
-           " are allowed.");
+    broken_safetensors(name_, "the index has ", index.size, " bytes, at most ", kMaxHeaderBytes,
+                       " are allowed.");
   }
   const Json object = parse_object(bytes_of(index), name_, "index");
   if (!object.contains("weight_map") || !is_text_map(object["weight_map"])) {
-    broken(name_, "the index needs weight_map, an object of strings.");
+    broken_safetensors(name_, "the index needs weight_map, an object of strings.");
   }
   std::map<std::string, size_t> places;  // of the files
   for (const auto& [tensor, value] : object["weight_map"].items()) {
     const std::string file = value;
     if (file.empty() || file[0] == '.' || file.find('/') != std::string::npos) {
-      broken(name_, "'", tensor, "' is in '", file, "', expected the name of a file.");
+      broken_safetensors(name_, "'", tensor, "' is in '", file, "', expected the name of a file.");
     }
     places.emplace(file, 0);
   }
@@ -319,7 +193,7 @@ TensorReader::TensorReader(const ByteSource& index,
     const std::string file = value;
     const StoredTensor* const found = find(tensor);
     if (found == nullptr || found->file != places.at(file)) {
-      broken(name_, "'", tensor, "' is not in ", file, '.');
+      broken_safetensors(name_, "'", tensor, "' is not in ", file, '.');
     }
   }
 }
@@ -328,8 +202,8 @@ void TensorReader::add_file(const ByteSource& file) {
   for (StoredTensor& tensor : parse_header(file)) {
     tensor.file = files_.size();
     if (const StoredTensor* const other = find(tensor.name)) {
-      broken(name_, "'", tensor.name, "' is in ", files_[other->file].name, " and in ", file.name,
-             '.');
+      broken_safetensors(name_, "'", tensor.name, "' is in ", files_[other->file].name, " and in ",
+                         file.name, '.');
     }
     add(std::move(tensor));
   }
@@ -349,13 +223,13 @@ const StoredTensor* TensorReader::find(const std::string& name) const {
 const StoredTensor& TensorReader::expect(const std::string& name, const Tensor& target,
                                          bool all_rows) const {
   const StoredTensor* const tensor = find(name);
-  if (tensor == nullptr) broken(name_, "there is no '", name, "'.");
+  if (tensor == nullptr) broken_safetensors(name_, "there is no '", name, "'.");
   const Shape &all = tensor->shape, &some = target.shape();
   const bool rows = all.rank() > 0 && some.rank() == all.rank() && some[0] <= all[0] &&
                     some.with(0, all[0]) == all;
   if (!(all_rows ? all == some : rows) || !fits(tensor->type, target.dtype())) {
-    broken(files_[tensor->file].name, "'", name, "' is ", name_of(tensor->type), ' ', all,
-           ", needed is ", target.dtype(), ' ', some, '.');
+    broken_safetensors(files_[tensor->file].name, "'", name, "' is ", name_of(tensor->type), ' ',
+                       all, ", needed is ", target.dtype(), ' ', some, '.');
   }
   return *tensor;
 }
@@ -368,8 +242,8 @@ void TensorReader::read_rows(const std::string& name, int64_t first, const Tenso
   const StoredTensor& tensor = expect(name, target, /*all_rows=*/false);
   const int64_t rows = tensor.shape[0];
   if (first < 0 || first > rows - target.shape()[0]) {
-    broken(files_[tensor.file].name, "'", name, "' has ", rows, " rows, needed are ",
-           target.shape()[0], " from ", first, " on.");
+    broken_safetensors(files_[tensor.file].name, "'", name, "' has ", rows, " rows, needed are ",
+                       target.shape()[0], " from ", first, " on.");
   }
   read_numbers(tensor, first, target);
 }
@@ -395,8 +269,9 @@ void TensorReader::read_numbers(const StoredTensor& tensor, int64_t first,
     if (same) return part.copy_from_host(stored);
     const Tensor host = part.device().is_cpu() ? part : Tensor::empty(part.shape(), part.dtype());
     if (!convert_elements(tensor.type, stored, host)) {
-      broken(file.name, "'", tensor.name, "' holds a number that ",
-             tensor.type == StoredType::kBool ? "is no truth value." : "int32 cannot hold.");
+      broken_safetensors(
+          file.name, "'", tensor.name, "' holds a number that ",
+          tensor.type == StoredType::kBool ? "is no truth value." : "int32 cannot hold.");
     }
     if (!part.device().is_cpu()) part.copy_from(host);
   });
@@ -424,20 +299,20 @@ void TensorReader::read_frozen(const StoredTensor& tensor, int64_t first,
 
 void TensorReader::read_words(const std::string& name, const FrozenMatrix& target) const {
   const StoredTensor* const tensor = find(name);
-  if (tensor == nullptr) broken(name_, "there is no '", name, "'.");
+  if (tensor == nullptr) broken_safetensors(name_, "there is no '", name, "'.");
   const Shape shape{target.rows(), target.cols()};
   if (tensor->frozen != target.format() || tensor->shape != shape) {
-    broken(files_[tensor->file].name, "'", name, "' is ", tensor->shape, " in ",
-           tensor->frozen ? name_of(*tensor->frozen) : name_of(tensor->type), ", needed is ", shape,
-           " in ", name_of(target.format()), '.');
+    broken_safetensors(files_[tensor->file].name, "'", name, "' is ", tensor->shape, " in ",
+                       tensor->frozen ? name_of(*tensor->frozen) : name_of(tensor->type),
+                       ", needed is ", shape, " in ", name_of(target.format()), '.');
   }
   files_[tensor->file].read(tensor->begin, target.words().raw(), tensor->end - tensor->begin);
 }
 
 bool TensorReader::equal(const std::string& a, const std::string& b) const {
   const StoredTensor *const x = find(a), *const y = find(b);
-  if (x == nullptr) broken(name_, "there is no '", a, "'.");
-  if (y == nullptr) broken(name_, "there is no '", b, "'.");
+  if (x == nullptr) broken_safetensors(name_, "there is no '", a, "'.");
+  if (y == nullptr) broken_safetensors(name_, "there is no '", b, "'.");
   if (x->shape != y->shape) return false;
   if (x->type != y->type || x->frozen != y->frozen) {
     const Tensor of_a = Tensor::empty(x->shape, DType::kFloat64), of_b = Tensor::empty_like(of_a);
