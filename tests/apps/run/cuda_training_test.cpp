@@ -57,6 +57,20 @@ TEST_P(CudaTrainingTest, TheLossCurveIsTheCpus) {
   expect_near("cpu", "mixed", 0.01);
 }
 
+// What a GPU does not know is refused before data is read, also if nobody named the GPU.
+TEST_P(CudaTrainingTest, AutomaticDevicesHaveItsRules) {
+  for (const std::string device : {"auto", "cuda"}) {
+    EXPECT_EQ(train(device, {"device=" + device, "training.max_grad_norm=0",
+                             "training.gradient_accumulation_steps=1",
+                             "training.optimizer_in_backward=true"}),
+              2);
+    EXPECT_THAT(folder_.messages(),
+                testing::HasSubstr("'training.optimizer_in_backward' is for device: cpu, got"));
+    EXPECT_FALSE(std::filesystem::exists(folder_.path(device))) << device;
+    folder_.forget_messages();
+  }
+}
+
 // The parts report their last update alone: nothing waits for the others.
 TEST_P(CudaTrainingTest, AResumedRunHasTheSameBits) {
   for (const std::string dtype : {"dtype=float32", "dtype=bfloat16"}) {
