@@ -45,10 +45,14 @@ BackwardSteps::~BackwardSteps() {
   }
 }
 
-void BackwardSteps::open(double learning_rate, double clip_value, std::span<const Tensor> losses) {
+void BackwardSteps::open(double learning_rate, const ClipOptions& clip,
+                         std::span<const Tensor> losses) {
   optimizer_.expect_launch(learning_rate);
+  check(clip.max_own_norm() == 0, "optimizer",
+        "updates in backward cannot be clipped by their own norm, got max_grad_norm ",
+        clip.max_grad_norm, '.');
   learning_rate_ = learning_rate;
-  clip_value_ = clip_value;
+  clip_ = clip;
   updated_ = 0;
   culprit_.clear();
   squared_ = Tensor::zeros({}, DType::kFloat64);
@@ -106,7 +110,8 @@ void BackwardSteps::complete(size_t index) {
   }
   if (finite_) {
     GradientTransform transform;
-    if (clip_value_ > 0) transform.limit = clip_value_;
+    transform.scale = clip_.scale();
+    if (clip_.clip_value > 0) transform.limit = clip_.clip_value;
     optimizer_.update(std::span(&slot, 1), learning_rate_, transform);
     ++updated_;
   }

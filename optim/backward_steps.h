@@ -14,8 +14,8 @@ namespace tapestry {
 
 /// Stands for Optimizer::launch() in updates of one backward pass on a CPU: each parameter is
 /// updated as soon as its gradient is complete, which is then freed. Weights, state, norm and
-/// figures have the same bits. The norm of all gradients is known only at the end, so nothing is
-/// clipped by it.
+/// figures have the same bits. The norm of all gradients is known only at the end, so nothing can
+/// be clipped by it, but by another one (ClipOptions::norm).
 ///
 /// If a loss is not finite, nothing is updated, and the update counts as skipped. If a gradient is
 /// not, it and those after it change nothing, but those before it have been updated:
@@ -32,8 +32,10 @@ class BackwardSteps {
   // An update: forward, open(), Tape::backward(), close(), Optimizer::outcome(). Passes that are
   // walked back over while it is closed leave their gradients as they are.
 
-  /// Throws as Optimizer::launch(). `losses` are its `also_finite`.
-  void open(double learning_rate, double clip_value = 0, std::span<const Tensor> losses = {});
+  /// Throws as Optimizer::launch(), and if the own norm should be clipped. `losses` are its
+  /// `also_finite`.
+  void open(double learning_rate, const ClipOptions& clip = {},
+            std::span<const Tensor> losses = {});
   void close();
 
   /// The most bytes of gradients that were complete or begun at a time. Counted in a dry run
@@ -48,7 +50,8 @@ class BackwardSteps {
   std::vector<std::unique_ptr<Leaf>> leaves_;
   // Of an update.
   bool open_ = false;
-  double learning_rate_ = 0, clip_value_ = 0;
+  double learning_rate_ = 0;
+  ClipOptions clip_;
   bool finite_ = true;  // so far
   int64_t updated_ = 0;
   std::string culprit_;

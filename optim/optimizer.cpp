@@ -101,6 +101,8 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<ParamGro
   }
 }
 
+double ClipOptions::scale() const { return norm ? norm_clip_factor(*norm, max_grad_norm) : 1; }
+
 void Optimizer::launch(double learning_rate, const ClipOptions& clip, double gradient_scale,
                        std::span<const Tensor> also_finite, const Tensor& squares) {
   expect_launch(learning_rate);
@@ -109,10 +111,10 @@ void Optimizer::launch(double learning_rate, const ClipOptions& clip, double gra
   spoil_if_not_finite(also_finite, squared);
   launched_ = Launched{HostCopy(squared), gradient_scale, {}, 0, {}};
   GradientTransform transform;
-  transform.scale = gradient_scale;
+  transform.scale = gradient_scale * clip.scale();
   if (clip.clip_value > 0) transform.limit = clip.clip_value;
   transform.squared_norm = squared.data<double>();
-  transform.max_norm = clip.max_grad_norm;
+  transform.max_norm = clip.max_own_norm();
   launched_->updated = update(slots_, learning_rate, transform);
 }
 

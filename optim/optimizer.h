@@ -151,6 +151,13 @@ struct ClipOptions {
   double max_grad_norm =
       0;                  ///< the global L2 norm is scaled down to this (PyTorch's clip_grad_norm_)
   double clip_value = 0;  ///< each element is clamped to [-clip_value, clip_value]
+  /// Stands for the norm of the gradients, as that of the update before; 0: nothing to clip.
+  std::optional<double> norm = {};
+
+  /// What the gradients are multiplied by, if that is known before them.
+  double scale() const;
+  /// max_grad_norm of the gradients' own norm.
+  double max_own_norm() const { return norm ? 0 : max_grad_norm; }
 };
 
 struct StepResult {

@@ -182,7 +182,7 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
       loss = result.loss.value();
       if (in_backward) {
         if (step > 0) optimizer.outcome();
-        in_backward->open(config.learning_rate, config.training.clip_value);
+        in_backward->open(config.learning_rate, config.training.clip_options());
       }
       tape.backward(result.loss);
       if (in_backward) in_backward->close();
@@ -195,8 +195,7 @@ Measured run_steps(const Config& config, const ParamStore& store, const BenchArg
     const double computed = steady_seconds();
     if (!in_backward) {
       if (step > 0) optimizer.outcome();
-      optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
-                                              .clip_value = config.training.clip_value});
+      optimizer.launch(config.learning_rate, config.training.clip_options());
       optimizer.zero_grad();
     }
     const int64_t left = warmup_steps + arguments.steps - 1 - step;

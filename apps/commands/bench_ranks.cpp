@@ -57,10 +57,8 @@ RanksMeasured measure_ranks(Ranks& ranks, const Config& config,
     bench.micro_batch();
     exchange.close_part();
     exchange.finish();
-    optimizer.launch(
-        config.learning_rate,
-        {.max_grad_norm = config.training.max_grad_norm, .clip_value = config.training.clip_value},
-        1, {}, exchange.squares());
+    optimizer.launch(config.learning_rate, config.training.clip_options(), 1, {},
+                     exchange.squares());
     optimizer.outcome();
     optimizer.zero_grad();
     exchange.share_parameters();

@@ -75,12 +75,15 @@ struct TrainingOptions {
   double label_smoothing = 0.0;
   double r_drop = 0;    ///< weight of R-Drop's divergence between two passes; 0: one pass
   std::string teacher;  ///< run or checkpoint whose predictions are learnt, too; empty: none
-  double teacher_weight = 0.5;         ///< of the divergence from it (Distillation)
-  double teacher_temperature = 1;      ///< divides the logits of both
-  std::string alignments;              ///< guided_alignment.file of the training pairs; empty: none
-  double alignment_weight = 0.1;       ///< of the loss of the guided attention
-  int64_t alignment_layer = 0;         ///< of the decoder, from 1; 0: usual_alignment_layer()
-  double max_grad_norm = 0;            ///< clips the global norm; 0: off
+  double teacher_weight = 0.5;     ///< of the divergence from it (Distillation)
+  double teacher_temperature = 1;  ///< divides the logits of both
+  std::string alignments;          ///< guided_alignment.file of the training pairs; empty: none
+  double alignment_weight = 0.1;   ///< of the loss of the guided attention
+  int64_t alignment_layer = 0;     ///< of the decoder, from 1; 0: usual_alignment_layer()
+  double max_grad_norm = 0;        ///< clips the global norm; 0: off
+  /// Whose norm that is: of the update itself, or of the one before, which is known before
+  /// backward.
+  bool clips_by_former_norm = false;
   double clip_value = 0;               ///< clips each element; 0: off
   bool optimizer_in_backward = false;  ///< BackwardSteps
   double ema_decay = 0;                ///< exponential moving average of the weights; 0: off
@@ -107,6 +110,11 @@ struct TrainingOptions {
   std::vector<std::string> decay_exclude;     ///< parameters that it never pulls, as in `freeze`
   double adamw_learning_rate = 0;             ///< muon's: of what adamw does; 0: usual_adamw_rate()
   std::vector<std::string> adamw_parameters;  ///< matrices that muon leaves to it, as in `freeze`
+
+  ClipOptions clip_options(double former_norm = 0) const {
+    return {max_grad_norm, clip_value,
+            clips_by_former_norm ? std::optional(former_norm) : std::nullopt};
+  }
 };
 
 struct EvaluationOptions {

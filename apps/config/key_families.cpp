@@ -29,6 +29,7 @@ std::vector<Probe> probes() {
               {"model.kv_latent_size", "model.kv_latent_size=2"},
               {"model.vector_size", "model.vector_size=2"},
               {"training.lora.rank", "training.lora.rank=2"},
+              {"training.max_grad_norm", "training.max_grad_norm=1"},
               {"training.max_hours", "training.max_hours=1"},
               {"training.teacher", "training.teacher=x"},
               {"training.guided_alignment.file", "training.guided_alignment.file=x"}});

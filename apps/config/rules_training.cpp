@@ -130,8 +130,9 @@ void check_in_backward(Rules& rules, const Config& config) {
            ": the gradients of several batches are added up before an update");
     expect(training.splits == 1, "needs splits: 1, got ", training.splits,
            ": the gradients of a batch's parts are added up before an update");
-    expect(training.max_grad_norm == 0, "needs max_grad_norm: 0, got ", training.max_grad_norm,
-           ": the norm of all gradients is known only when they are gone; clip_value works");
+    expect(training.max_grad_norm == 0 || training.clips_by_former_norm,
+           "needs max_grad_norm_of: former with max_grad_norm: ", training.max_grad_norm,
+           ", got update: the norm of all gradients is known only when they are gone");
   });
 }
 

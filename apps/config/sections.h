@@ -73,6 +73,7 @@ void bind_masking(ConfigSection& s, Config& config);
 void bind_denoising(ConfigSection& s, Config& config);
 void bind_model(ConfigSection& s, Config& config);
 void bind_training(ConfigSection& s, Config& config);
+void bind_optimizer(ConfigSection& s, Config& config);
 void bind_distributed(ConfigSection& s, Config& config);
 void bind_generation(ConfigSection& s, Config& config);
 void bind_evaluation(ConfigSection& s, Config& config);

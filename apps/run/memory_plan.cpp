@@ -72,7 +72,7 @@ void run_update(const Config& config, const ShapesOnly& dry, const DryTraining& 
     Tape tape({.seed = config.seed, .step = 0, .stream = 0});
     const CrossEntropy result = training.loss(batch, options);
     if (counter) plan.activations = dry.bytes_in_use() - before;
-    if (in_backward) in_backward->open(config.learning_rate, config.training.clip_value);
+    if (in_backward) in_backward->open(config.learning_rate, config.training.clip_options());
     tape.backward(result.loss);
     if (in_backward) in_backward->close();
     if (!counter) continue;
@@ -83,8 +83,7 @@ void run_update(const Config& config, const ShapesOnly& dry, const DryTraining& 
   if (in_backward) {
     plan.gradients = std::max(plan.gradients, in_backward->most_bytes());
   } else {
-    optimizer.launch(config.learning_rate, {.max_grad_norm = config.training.max_grad_norm,
-                                            .clip_value = config.training.clip_value});
+    optimizer.launch(config.learning_rate, config.training.clip_options());
   }
   optimizer.outcome();
   optimizer.zero_grad();

@@ -120,6 +120,7 @@ std::string to_json(const TrainerState& state) {
              {"seconds", state.seconds}};
   // Absent in older checkpoints.
   if (state.tokens > 0) value["tokens"] = state.tokens;
+  if (state.grad_norm > 0) value["grad_norm"] = state.grad_norm;
   // Both absent in older checkpoints.
   if (state.first_nll > 0) value["first_nll"] = state.first_nll;
   if (state.above_guess_in_a_row > 0) value["above_guess_in_a_row"] = state.above_guess_in_a_row;
@@ -167,6 +168,7 @@ TrainerState parse_trainer_state(const std::string& json, const std::string& nam
     state.skipped_in_a_row = value.count("skipped_in_a_row", 0, state.skipped_updates);
     state.seconds = value.positive_or_0("seconds", kMostSeconds);
     if (value.has("tokens")) state.tokens = value.count("tokens");
+    if (value.has("grad_norm")) state.grad_norm = value.positive_or_0("grad_norm", kLargestLoss);
     if (value.has("first_nll")) state.first_nll = value.positive_or_0("first_nll", kLargestLoss);
     if (value.has("above_guess_in_a_row")) {
       state.above_guess_in_a_row = value.count("above_guess_in_a_row", 0, state.step);

@@ -74,18 +74,18 @@ struct NetTraining {
     if (in_backward) steps.emplace(optimizer);
   }
   StepResult update(double spoil_loss = 0) {
-    const double rate = 0.01, clip_value = 0.02;
+    const double rate = 0.01;
     {
       Tape tape;
       const CrossEntropy result = net.loss();
       std::vector<Tensor> losses = {result.sums.clone()};
       losses[0].data<double>()[0] += spoil_loss;
-      if (steps) steps->open(rate, clip_value, losses);
+      if (steps) steps->open(rate, clip, losses);
       tape.backward(result.loss);
       if (steps) {
         steps->close();
       } else {
-        optimizer.launch(rate, {.clip_value = clip_value}, 1, losses);
+        optimizer.launch(rate, clip, 1, losses);
       }
     }
     const StepResult result = optimizer.outcome();
@@ -107,6 +107,7 @@ struct NetTraining {
   TinyNet net;
   Optimizer optimizer;
   std::optional<BackwardSteps> steps;
+  ClipOptions clip = {.clip_value = 0.02};
 };
 
 TEST(BackwardSteps, HaveTheBitsOfUpdatesAfterBackward) {
@@ -150,6 +151,36 @@ TEST(BackwardSteps, HaveTheBitsOfUpdatesAfterBackward) {
     }
   }
   set_num_threads(0);
+}
+
+TEST(BackwardSteps, AreClippedByANormOfBefore) {
+  // Of SGD, whose steps are as long as its gradients.
+  const double norm =
+      NetTraining(optimizer_defaults(kSgd), DType::kFloat64, false).update().grad_norm;
+  const auto length = [&](const ClipOptions& clip, bool in_backward) {
+    NetTraining training(optimizer_defaults(kSgd), DType::kFloat64, in_backward);
+    const Tensor before = training.net.first.value().clone();
+    training.clip = clip;
+    EXPECT_EQ(training.update().grad_norm, norm);  // that before clipping
+    double squares = 0;
+    for (int64_t i = 0; i < before.numel(); ++i) {
+      const double step = training.net.first.value().data<double>()[i] - before.data<double>()[i];
+      squares += step * step;
+    }
+    return std::sqrt(squares);
+  };
+  const double whole = length({}, false);
+  for (const bool in_backward : {false, true}) {
+    const ClipOptions half = {.max_grad_norm = 0.5, .norm = 1.0};
+    EXPECT_NEAR(length(half, in_backward) / whole, 0.5, 1e-5);
+    EXPECT_EQ(length({.max_grad_norm = 0.5, .norm = 0.4}, in_backward), whole);
+    EXPECT_EQ(length({.max_grad_norm = 0.5, .norm = 0.0}, in_backward), whole);
+  }
+  EXPECT_EQ(length({.max_grad_norm = norm, .norm = 2 * norm}, false),
+            length({.max_grad_norm = norm, .norm = 2 * norm}, true));
+  NetTraining training(optimizer_defaults(kSgd), DType::kFloat64, true);
+  training.clip = {.max_grad_norm = 0.5};
+  EXPECT_THROW(training.update(), Error);
 }
 
 TEST(BackwardSteps, ALossThatIsNotFiniteChangesNothing) {

@@ -63,8 +63,10 @@ void Journal::end() const {
 }
 
 UpdateRecord Journal::record_of(const Update& update) const {
-  const double most = training_.config.training.max_grad_norm;
-  const bool clips = most > 0 && update.grad_norm > most;
+  const TrainingOptions& training = training_.config.training;
+  const double most = training.max_grad_norm;
+  const double norm = training.clips_by_former_norm ? update.former_norm : update.grad_norm;
+  const bool clips = most > 0 && norm > most;
   UpdateRecord record{.step = update.step,
                       .seed = training_.config.seed,
                       .start = update.start,
@@ -74,7 +76,7 @@ UpdateRecord Journal::record_of(const Update& update) const {
                       .loss = update.loss,
                       .nll = update.nll,
                       .grad_norm = update.grad_norm,
-                      .clip = clips ? most / update.grad_norm : 1,
+                      .clip = clips ? most / norm : 1,
                       .rate = training_.rate_of(update.step),
                       .largest_activation = {},
                       .zero_gradients = {},

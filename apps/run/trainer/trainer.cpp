@@ -189,7 +189,7 @@ Replayed Trainer::replay(int64_t step) {
   }
   if (sums.empty()) fail(ErrorKind::kRuntime, "[replay] stopped by a signal.");
   updater_.exchange(sums, 0);
-  updater_.step(step, sums);
+  updater_.step(update, sums);
   update.grad_norm = updater_.optimizer().outcome().grad_norm;
   for (const Tensor& of_one : sums) {
     const Tensor host = of_one.to(Device{});

@@ -73,8 +73,8 @@ bool Updater::launch(
   if (in_backward_) {
     const auto open = [&](const std::vector<Tensor>& of_loss) {
       before_step(launched.update, of_loss);
-      in_backward_->open(training_.rate_of(launched.update.step),
-                         training_.config.training.clip_value, of_loss);
+      in_backward_->open(training_.rate_of(launched.update.step), clip_of(launched.update),
+                         of_loss);
     };
     sums = compute_gradients(launched.update.size, largest, open);
     in_backward_->close();
@@ -86,7 +86,7 @@ bool Updater::launch(
     }
     exchange(sums, steady_seconds() - before - (times_.waited - waited));
     before_step(launched.update, sums);
-    step(launched.update.step, sums);
+    step(launched.update, sums);
     optimizer_.zero_grad();
     if (exchange_) exchange_->share_parameters();
   }
@@ -114,6 +114,9 @@ std::optional<Update> Updater::finish() {
     if (sums.numel() > 4) update.alignment += values[4] / targets;
   }
   launched_.reset();
+  if (training_.config.training.clips_by_former_norm && update.finite) {
+    training_.state.grad_norm = update.grad_norm;
+  }
   if (ema_ && update.finite) ema_->update();
   return update;
 }
@@ -223,12 +226,15 @@ void Updater::exchange(std::vector<Tensor>& sums, double computed) {
   if (statistics_) statistics_->apply(moments);
 }
 
-void Updater::step(int64_t step, const std::vector<Tensor>& sums) {
-  const TrainingOptions& training = training_.config.training;
-  optimizer_.launch(training_.rate_of(step),
-                    {.max_grad_norm = training.max_grad_norm, .clip_value = training.clip_value},
-                    /*gradient_scale=*/1, /*also_finite=*/sums,
-                    exchange_ ? exchange_->squares() : Tensor());
+void Updater::step(Update& update, const std::vector<Tensor>& sums) {
+  optimizer_.launch(training_.rate_of(update.step), clip_of(update), /*gradient_scale=*/1,
+                    /*also_finite=*/sums, exchange_ ? exchange_->squares() : Tensor());
+}
+
+// The update before is finished here.
+ClipOptions Updater::clip_of(Update& update) const {
+  update.former_norm = training_.state.grad_norm;
+  return training_.config.training.clip_options(update.former_norm);
 }
 
 NamedTensors Updater::whole_state() {

@@ -27,7 +27,8 @@ struct Update {
   double divergence = 0;     ///< from training.teacher, per target
   double alignment = 0;      ///< cross-entropy of the guided attention, per target
   double grad_norm = 0;
-  bool finite = true;  ///< otherwise it changed nothing, but for what follows
+  double former_norm = 0;  ///< by which it was clipped with training.max_grad_norm_of: former
+  bool finite = true;      ///< otherwise it changed nothing, but for what follows
   /// With training.optimizer_in_backward: of an update that was applied in part, as in StepResult.
   int64_t updated_before = 0;
   std::string culprit = {};
@@ -63,7 +64,7 @@ class Updater {
   /// Finishes the exchange of gradients, and makes the sums of all micro-batches out of this
   /// rank's. `computed` seconds went into them.
   void exchange(std::vector<Tensor>& sums, double computed);
-  void step(int64_t step, const std::vector<Tensor>& sums);
+  void step(Update& update, const std::vector<Tensor>& sums);
 
   Optimizer& optimizer() { return optimizer_; }
   /// The state and the unrounded weights of all parameters, whatever part of them this rank has.
@@ -101,6 +102,7 @@ class Updater {
   };
 
   bool has_pieces() const;
+  ClipOptions clip_of(Update& update) const;
   /// True if an update can be abandoned, because nothing of it has left this rank.
   bool can_leave_update() const;
 

@@ -39,6 +39,7 @@ TEST_F(InBackwardTest, ARunHasTheSameBits) {
       {"clm", {"training.optimizer.state_dtype=float8"}},
       {"preference", {"training.freeze=[\"*embed*\"]"}},
       {"images", {"training.optimizer={name: sgd}", "training.clip_value=0.01"}},
+      {"clm", {"training.max_grad_norm=0.5", "training.max_grad_norm_of=former"}},
       {"regression", {}}};
   for (size_t i = 0; i < runs.size(); ++i) {
     const auto& [task, extra] = runs[i];
@@ -83,8 +84,10 @@ TEST_F(InBackwardTest, IsRefusedWhereItCannotHold) {
   EXPECT_THAT(message({"training.gradient_accumulation_steps=2"}),
               HasSubstr(key + "needs gradient_accumulation_steps: 1, got 2: "));
   EXPECT_THAT(message({"training.splits=4"}), HasSubstr(key + "needs splits: 1, got 4: "));
-  EXPECT_THAT(message({"training.max_grad_norm=0.5"}),
-              HasSubstr(key + "needs max_grad_norm: 0, got 0.5: "));
+  EXPECT_THAT(
+      message({"training.max_grad_norm=0.5"}),
+      HasSubstr(key + "needs max_grad_norm_of: former with max_grad_norm: 0.5, got update: "));
+  EXPECT_EQ(message({"training.max_grad_norm=0.5", "training.max_grad_norm_of=former"}), "");
   EXPECT_THAT(message({"device=cuda"}), HasSubstr(key + "is for device: cpu, got device: cuda"));
 }
 
