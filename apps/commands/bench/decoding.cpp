@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "apps/checkpoint/model_bundle.h"
-#include "apps/commands/bench.h"
+#include "apps/commands/bench/bench.h"
 #include "apps/commands/number_bounds.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/answers/placeholders.h"
@@ -190,10 +190,9 @@ double answer_once(Timed& timed, Device device) {
   return seconds;
 }
 
-Json figures_of(Timed& timed, const DecodeShape& shape, std::optional<double> gigabytes_per_s) {
-  std::vector<double>& all = timed.seconds;
-  std::nth_element(all.begin(), all.begin() + std::ssize(all) / 2, all.end());
-  const double seconds = all[all.size() / 2];
+Json figures_of(const Timed& timed, const DecodeShape& shape,
+                std::optional<double> gigabytes_per_s) {
+  const double seconds = median(timed.seconds);
   const auto rows = static_cast<double>(shape.rows), steps = static_cast<double>(shape.written);
   Json figures{{"weights", timed.answerer->weights},
                {"beams", timed.options.num_beams},
@@ -290,7 +289,7 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
   if (rate) figures["memory_gb_per_s"] = *rate;
   for (const auto& [name, value] : figures.items()) fmt::print("{:<17} {}\n", name, value.dump());
   figures["decoding"] = Json::array();
-  for (Timed& timed : all) figures["decoding"].push_back(figures_of(timed, shape, rate));
+  for (const Timed& timed : all) figures["decoding"].push_back(figures_of(timed, shape, rate));
   print(figures["decoding"]);
   if (!arguments.json.empty()) write_file(arguments.json, figures.dump(2) + '\n');
   return 0;

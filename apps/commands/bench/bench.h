@@ -1,4 +1,5 @@
-// The kinds of `tapestry bench`: training steps (bench.cpp) and answers (bench_decode.cpp).
+// The kinds of `tapestry bench`: training steps (training_steps.h) and answers
+// (decoding.cpp).
 #pragma once
 
 #include "apps/commands/command.h"
@@ -15,6 +16,17 @@ struct BenchArguments : ConfigArguments {
   int64_t warmup_steps = 2;
   std::string json = {};  ///< file to write, or empty
 };
+
+/// Rows, and the tokens of a source and a target row. A language model has only targets.
+struct BatchShape {
+  int64_t rows = 0, source = 0, target = 0;
+  int64_t tokens() const { return rows * (source + target); }
+};
+/// --shape: SENTENCESxSOURCExTARGET, or ROWSxTOKENS. Throws Error(kConfig) for any other text.
+BatchShape parse_shape(const std::string& text, bool both_sides);
+
+/// Of one value at least.
+double median(std::vector<double> values);
 
 /// Times answers instead of training, and returns the exit code.
 using DecodingBench = std::function<int(const BenchArguments&)>;
