@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs two benchmarks in turn and prints the ratio of their speeds.
+"""Runs two benchmarks in turn and prints the ratio of their speeds, or compares two tables of operations.
 
     tests/bench/compare.py --pairs 5 \\
         --ours "build/release/apps/tapestry bench configs/shakespeare_char.yaml --shape 12x64 --steps 50" \\
@@ -9,6 +9,14 @@ Each command must print tokens_per_s: as a JSON object on its last line, or as `
 ("tokens_per_s  7348.1"). What a command warns of ("warning: ...") is printed below its figures, as is an
 OPENBLAS_CORETYPE that all of them inherit. Peak memory is that of the process. Alternating runs see the same weather on a
 machine that others use too; the medians and every single run are printed.
+
+    tapestry bench --ops --json before.json     # then the change
+    tapestry bench --ops --json now.json
+    tests/bench/compare.py --against before.json now.json
+
+prints before / now of each operation's fastest round: others on the machine only add time. Exit code 1: an operation
+has less than --bound of its speed; 2: the files are from different machines, or are no such tables. Run a slow row
+again (--filter) before you believe it.
 """
 import argparse
 import json
@@ -41,14 +49,79 @@ def run(command):
     return float(found.group(1)), usage.ru_maxrss * 1024, warnings
 
 
+MACHINE = ["processor", "BLAS", "bfloat16", "int8", "threads", "precision"]
+RATES = ["products_gflops", "memory_gb_per_s"]
+
+
+def refuse(message):
+    print(f"compare.py: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def read_operations(path):
+    """What `bench --ops --json` wrote: its facts, and its rows by operation, pass, config and shapes."""
+    try:
+        with open(path) as file:
+            facts = json.load(file)
+        rows = {}
+        for row in facts.pop("rows"):
+            key = tuple(row[name] for name in ("operation", "pass", "config", "shapes"))
+            rows[key] = float(row["least_s"])
+        missing = [name for name in MACHINE + RATES if name not in facts]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        refuse(f"{path} is not a table of `tapestry bench --ops --json`: {error!r}")
+    if missing or not rows:
+        refuse(f"{path} is not a table of `tapestry bench --ops --json`: it has no {(missing or ['rows'])[0]}")
+    return facts, rows
+
+
+def compare_operations(before_path, now_path, bound):
+    """Prints the ratio of each row; the number of those below the bound."""
+    (old, before), (new, now) = read_operations(before_path), read_operations(now_path)
+    other = [f"{name} {old[name]} and {new[name]}" for name in MACHINE if old[name] != new[name]]
+    if other:
+        refuse(f"{before_path} and {now_path} are from different machines: {', '.join(other)}")
+    print(f"commits {old.get('commit')} and {new.get('commit')}; the machine itself, now / before: " +
+          ", ".join(f"{name} {new[name] / old[name]:.2f}" for name in RATES))
+    print(f"{'before ms':>10} {'now ms':>10} {'ratio':>6}  operation")
+    slow = 0
+    for key in before:
+        if key not in now:
+            continue
+        ratio = before[key] / now[key]
+        slow += ratio < bound
+        print(f"{1e3 * before[key]:10.4f} {1e3 * now[key]:10.4f} {ratio:6.2f}  {', '.join(key)}" +
+              (f"  SLOWER than {bound:g}" if ratio < bound else ""))
+    for path, rows, others in ((before_path, before, now), (now_path, now, before)):
+        for key in rows:
+            if key not in others:
+                print(f"only in {path}: {', '.join(key)}")
+    both = sum(key in now for key in before)
+    if both == 0:
+        refuse(f"{before_path} and {now_path} have no row in common")
+    print(f"{both - slow} of {both} operations have {bound:g} of their speed or more")
+    return slow
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ours", required=True)
-    parser.add_argument("--peer", action="append", required=True)
+    parser.add_argument("--ours")
+    parser.add_argument("--peer", action="append")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--json", help="also write all figures to this file")
+    parser.add_argument("--against", metavar="BEFORE", help="a table of operations, compared with NOW")
+    parser.add_argument("now", nargs="?", metavar="NOW", help="a table of operations, with --against")
+    parser.add_argument("--bound", type=float, default=0.9, help="the least ratio of --against (default 0.9)")
     arguments = parser.parse_args()
+    if (arguments.against is None) != (arguments.now is None):
+        parser.error("--against takes two files: --against BEFORE NOW")
+    if arguments.against:
+        if arguments.ours or arguments.peer:
+            parser.error("--against runs nothing: it goes without --ours and --peer")
+        sys.exit(1 if compare_operations(arguments.against, arguments.now, arguments.bound) else 0)
+    if not arguments.ours or not arguments.peer:
+        parser.error("expected --ours and --peer, or --against")
     commands = [arguments.ours] + arguments.peer
     runs = [[] for _ in commands]
     for _ in range(arguments.pairs):

@@ -23,8 +23,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct TrainingBench : BenchArguments {
-  DecodingBench decode = {};  ///< with --decode
+struct AnyBench : BenchArguments {
+  OtherBench other = {};  ///< with --decode or --ops
 };
 
 // The rate of square products on the device of the run: of float32 on a CPU, of the run's own type
@@ -101,13 +101,18 @@ Json figures_of(const Config& config, const BenchArguments& arguments, const Mea
   return figures;
 }
 
-int run_bench(const TrainingBench& arguments, Program& program) {
-  if (arguments.decode) return arguments.decode(arguments);
+int run_bench(const AnyBench& arguments, Program& program) {
+  if (arguments.other) return arguments.other(arguments, program);
+  if (arguments.config.empty()) {
+    fail(ErrorKind::kConfig,
+         "[bench] expected a config, got none; only --ops has sizes without one.");
+  }
   Ranks& ranks = program.ranks;
   Config config = load_run_config(arguments.config, arguments.overrides,
                                   /*check_files=*/arguments.shape.empty());
   ranks.join(config.distributed);
   config.device = ranks.device(config.device);
+  if (arguments.threads > 0) config.threads = arguments.threads;
   set_num_threads(config.threads > 0 ? config.threads : ranks.threads());
   const Device device = parse_device(config.device);
   if (const std::string warning = blas_warning(); !warning.empty()) {
@@ -129,18 +134,24 @@ int run_bench(const TrainingBench& arguments, Program& program) {
   return 0;
 }
 
-void add_bench(CLI::App& app, TrainingBench& arguments) {
+void add_bench(CLI::App& app, AnyBench& arguments) {
   add_config(app, arguments);
+  app.get_option("config")->required(false);  // of --ops
   app.add_option("--shape", arguments.shape,
                  "BxSxT, or BxT for a language model: synthetic tokens (default: the config's "
                  "data); with --decode BxSxT for all: answers, tokens of each source or prompt, "
-                 "tokens of each answer");
-  add_decoding(app, arguments.decode);
-  app.add_option("--steps", arguments.steps, "timed steps, or rounds of --decode")
+                 "tokens of each answer; with --ops 128x32x32 or 4x256 by default");
+  add_decoding(app, arguments.other);
+  add_operations(app, arguments.other);
+  app.get_option("--decode")->needs("config")->excludes("--ops");
+  app.add_option("--steps", arguments.steps, "timed steps, or rounds of --decode and --ops")
       ->check(number<int64_t>(at_least(1)))
       ->capture_default_str();
   app.add_option("--warmup-steps", arguments.warmup_steps, "steps before those")
       ->check(number<int64_t>(at_least(0)))
+      ->capture_default_str();
+  app.add_option("--threads", arguments.threads, "CPU threads; 0: as the config says")
+      ->check(number<int>(between(0, 1024)))
       ->capture_default_str();
   app.add_option("--json", arguments.json, "also write the figures to this file");
 }
@@ -169,7 +180,9 @@ BatchShape parse_shape(const std::string& text, bool both_sides) {
 }
 
 extern const Command kBench(
-    "bench", "Time training steps, or with --decode the answers of a config's model or of a run",
+    "bench",
+    "Time training steps, or with --decode the answers of a config's model or of a run, or with "
+    "--ops single operations",
     add_bench, run_bench);
 
 }  // namespace tapestry

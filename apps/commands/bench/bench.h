@@ -1,5 +1,5 @@
-// The kinds of `tapestry bench`: training steps (training_steps.h) and answers
-// (decoding.cpp).
+// The kinds of `tapestry bench`: training steps (training_steps.h), answers (decoding.cpp) and
+// operations (operations_bench.cpp).
 #pragma once
 
 #include "apps/commands/command.h"
@@ -7,7 +7,7 @@
 
 namespace tapestry {
 
-/// What both read.
+/// What all read.
 struct BenchArguments : ConfigArguments {
   /// "128x32x32" (sentences, source and target tokens), "12x64" (rows and tokens of a language
   /// model) or empty: the data. With --decode always three numbers, the second one of the prompt.
@@ -15,6 +15,7 @@ struct BenchArguments : ConfigArguments {
   int64_t steps = 10;
   int64_t warmup_steps = 2;
   std::string json = {};  ///< file to write, or empty
+  int threads = 0;        ///< 0: the config's
 };
 
 /// Rows, and the tokens of a source and a target row. A language model has only targets.
@@ -28,9 +29,11 @@ BatchShape parse_shape(const std::string& text, bool both_sides);
 /// Of one value at least.
 double median(std::vector<double> values);
 
-/// Times answers instead of training, and returns the exit code.
-using DecodingBench = std::function<int(const BenchArguments&)>;
+/// Times something else than training steps, and returns the exit code.
+using OtherBench = std::function<int(const BenchArguments&, const Program&)>;
 /// Adds --decode, which sets `bench`, and the options that need it.
-void add_decoding(CLI::App& app, DecodingBench& bench);
+void add_decoding(CLI::App& app, OtherBench& bench);
+/// The same with --ops.
+void add_operations(CLI::App& app, OtherBench& bench);
 
 }  // namespace tapestry

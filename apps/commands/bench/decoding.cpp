@@ -34,7 +34,6 @@ using Json = nlohmann::ordered_json;
 
 struct DecodeArguments {
   SearchArguments search = {};  ///< of the beam search
-  int threads = 0;              ///< 0: the config's
 };
 
 // The number of answers, and the tokens of each input and answer.
@@ -256,7 +255,7 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
     fail(ErrorKind::kConfig, "[bench] --decode has no answers for task ", config.task->name,
          " and model.type ", name_of(config.model_type), fits ? " without a run." : ".");
   }
-  set_num_threads(decode.threads > 0 ? decode.threads : config.threads);
+  set_num_threads(arguments.threads > 0 ? arguments.threads : config.threads);
   if (trained) config.device = "auto";
   if (!trained) settle_vocab_size(config);
   const Device device = parse_device(config.device);
@@ -297,22 +296,19 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
 
 }  // namespace
 
-void add_decoding(CLI::App& app, DecodingBench& bench) {
+void add_decoding(CLI::App& app, OtherBench& bench) {
   const auto decode = std::make_shared<DecodeArguments>();
   auto* flag = app.add_flag_function(
       "--decode",
       [decode, &bench](int64_t times) {
         if (times <= 0) return;
-        bench = [decode](const BenchArguments& arguments) {
+        bench = [decode](const BenchArguments& arguments, const Program&) {
           return bench_decoding(arguments, *decode);
         };
       },
       "greedy search and beam search, with weights of every format, and their memory; of one "
       "prompt also the share of what the memory's bandwidth allows");
   add_search_key(app, decode->search, "num_beams", "of --decode (default: the config's)")
-      ->needs(flag);
-  app.add_option("--threads", decode->threads, "of --decode; 0: as the config says")
-      ->check(number<int>(between(0, 1024)))
       ->needs(flag);
 }
 
