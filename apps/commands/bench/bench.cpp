@@ -119,6 +119,12 @@ int run_bench(const AnyBench& arguments, Program& program) {
     fmt::print(stderr, "warning: {}{}\n", ranks.prefix(), warning);
   }
   if (!arguments.shape.empty()) settle_vocab_size(config);
+  if (!arguments.shape.empty() && config.data.document_mask) {
+    fmt::print(stderr,
+               "note: {}a row of --shape is one document; to time those of the data with "
+               "data.document_mask leave --shape out\n",
+               ranks.prefix());
+  }
   const double peak = gemm_peak(config, device);
   reset_peak_bytes();
   const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, ranks)

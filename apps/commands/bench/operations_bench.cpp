@@ -228,8 +228,8 @@ void add_operations(CLI::App& app, OtherBench& bench) {
         };
       },
       "each operation of the gradient table on the CPU, forward and backward, beside what large "
-      "products and copies allow; at the sizes of the config, or without one of three shipped "
-      "ones");
+      "products and copies allow; at the sizes of the config, or without one at those of three "
+      "shipped configs");
   app.add_option("--filter", chosen->filter, "of --ops: only operations whose name holds this")
       ->needs(flag);
   std::vector<std::string> names = names_of(kNumbers);
