@@ -10,13 +10,13 @@ Each command must print tokens_per_s: as a JSON object on its last line, or as `
 OPENBLAS_CORETYPE that all of them inherit. Peak memory is that of the process. Alternating runs see the same weather on a
 machine that others use too; the medians and every single run are printed.
 
-    tapestry bench --ops --json before.json     # then the change
-    tapestry bench --ops --json now.json
+    before/tapestry bench --ops --json before.json
+    now/tapestry bench --ops --json now.json
     tests/bench/compare.py --against before.json now.json
 
-prints before / now of each operation's fastest round: others on the machine only add time. Exit code 1: an operation
-has less than --bound of its speed; 2: the files are from different machines, or are no such tables. Run a slow row
-again (--filter) before you believe it.
+prints before / now of each operation's fastest round: others on the machine only add time. Where they are many, run
+both in turn several times and give all files: --against a.json b.json --now c.json d.json. Exit code 1: an operation
+has less than --bound of its speed; 2: the files are from different machines, or are no such tables.
 """
 import argparse
 import json
@@ -75,14 +75,35 @@ def read_operations(path):
     return facts, rows
 
 
-def compare_operations(before_path, now_path, bound):
+def read_fastest(paths, machine):
+    """The facts of the first of the files with the best rates of all, and the least time of each row."""
+    first, rows = None, {}
+    for path in paths:
+        facts, own = read_operations(path)
+        machine = machine or (path, facts)
+        other = [f"{name} {machine[1][name]} and {facts[name]}" for name in MACHINE
+                 if machine[1][name] != facts[name]]
+        if other:
+            refuse(f"{machine[0]} and {path} are from different machines: {', '.join(other)}")
+        first = first or facts
+        if facts.get("commit") != first.get("commit"):
+            refuse(f"{paths[0]} and {path} are of different commits: {first.get('commit')}, {facts.get('commit')}")
+        first.update({name: max(first[name], facts[name]) for name in RATES})
+        for key, seconds in own.items():
+            rows[key] = min(seconds, rows.get(key, seconds))
+    return first, rows, machine
+
+
+def compare_operations(before_paths, now_paths, bound):
     """Prints the ratio of each row; the number of those below the bound."""
-    (old, before), (new, now) = read_operations(before_path), read_operations(now_path)
-    other = [f"{name} {old[name]} and {new[name]}" for name in MACHINE if old[name] != new[name]]
-    if other:
-        refuse(f"{before_path} and {now_path} are from different machines: {', '.join(other)}")
+    old, before, machine = read_fastest(before_paths, None)
+    new, now, _ = read_fastest(now_paths, machine)
+    before_path, now_path = " ".join(before_paths), " ".join(now_paths)
+    rates = {name: new[name] / old[name] for name in RATES}
     print(f"commits {old.get('commit')} and {new.get('commit')}; the machine itself, now / before: " +
-          ", ".join(f"{name} {new[name] / old[name]:.2f}" for name in RATES))
+          ", ".join(f"{name} {ratio:.2f}" for name, ratio in rates.items()))
+    if any(not 0.9 <= ratio <= 1 / 0.9 for ratio in rates.values()):
+        print("warning: the machine was not as fast both times: run both in turn, several times")
     print(f"{'before ms':>10} {'now ms':>10} {'ratio':>6}  operation")
     slow = 0
     for key in before:
@@ -110,16 +131,22 @@ def main():
     parser.add_argument("--peer", action="append")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--json", help="also write all figures to this file")
-    parser.add_argument("--against", metavar="BEFORE", help="a table of operations, compared with NOW")
-    parser.add_argument("now", nargs="?", metavar="NOW", help="a table of operations, with --against")
+    parser.add_argument("--against", nargs="+", metavar="FILE", help="tables of operations of before; of two files the "
+                        "second is of now, unless --now names others")
+    parser.add_argument("--now", nargs="+", metavar="FILE", help="tables of operations, compared with --against")
     parser.add_argument("--bound", type=float, default=0.9, help="the least ratio of --against (default 0.9)")
     arguments = parser.parse_args()
-    if (arguments.against is None) != (arguments.now is None):
-        parser.error("--against takes two files: --against BEFORE NOW")
     if arguments.against:
         if arguments.ours or arguments.peer:
             parser.error("--against runs nothing: it goes without --ours and --peer")
-        sys.exit(1 if compare_operations(arguments.against, arguments.now, arguments.bound) else 0)
+        before, now = arguments.against, arguments.now
+        if not now and len(before) == 2:
+            before, now = before[:1], before[1:]
+        if not now:
+            parser.error("--against takes two files, or some and --now others")
+        sys.exit(1 if compare_operations(before, now, arguments.bound) else 0)
+    if arguments.now:
+        parser.error("--now goes with --against")
     if not arguments.ours or not arguments.peer:
         parser.error("expected --ours and --peer, or --against")
     commands = [arguments.ours] + arguments.peer

@@ -285,6 +285,16 @@ TEST_F(BenchOperationsCommand, TwoTablesAreCompared) {
   EXPECT_EQ(compare("--against before now"), 0) << said();
   EXPECT_EQ(compare("--against before now --bound 1"), 1) << said();
 
+  // Of several files the fastest round of each row counts.
+  EXPECT_EQ(compare("--against before --now now before --bound 1"), 0) << said();
+  EXPECT_EQ(compare("--against now before --now now --bound 1"), 1) << said();
+  EXPECT_THAT(said(), Not(HasSubstr("warning: the machine")));
+  Json busy = now;
+  busy["memory_gb_per_s"] = 0.5 * before["memory_gb_per_s"].get<double>();
+  write("busy", busy);
+  EXPECT_EQ(compare("--against before busy"), 0) << said();
+  EXPECT_THAT(said(), HasSubstr("warning: the machine was not as fast both times"));
+
   // A row that only one has is named, and is no failure.
   now["rows"][1]["operation"] = "softmux";
   write("now", now);
@@ -304,12 +314,15 @@ TEST_F(BenchOperationsCommand, TwoTablesAreCompared) {
   now["commit"] = "other";
   write("now", now);
   EXPECT_EQ(compare("--against before now"), 0) << said();
+  EXPECT_EQ(compare("--against before --now before now"), 2) << said();  // of two commits
   now["rows"] = Json::array();
   write("now", now);
   EXPECT_EQ(compare("--against before now"), 2) << said();
   EXPECT_EQ(compare("--against before missing"), 2) << said();
   EXPECT_EQ(compare("--against before clm.yaml"), 2) << said();
   EXPECT_EQ(compare("--against before"), 2) << said();
+  EXPECT_EQ(compare("--against before before before"), 2) << said();
+  EXPECT_EQ(compare("--now before"), 2) << said();
   EXPECT_EQ(compare("--ours true"), 2) << said();
 }
 
