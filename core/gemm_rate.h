@@ -7,9 +7,9 @@
 
 namespace tapestry {
 
-/// GFLOP/s of square products on all threads, the best of five at least: 1024^3 on a CPU, 8192^3 on
-/// a GPU, which first runs for 0.3 s to reach its clock rate. Throws Error(kRuntime) unless `dtype`
-/// is a floating one that the device computes in.
+/// GFLOP/s of square products on all threads, the best of 0.3 s, five at least: 1024^3 on a CPU,
+/// 8192^3 on a GPU. Throws Error(kRuntime) unless `dtype` is a floating one that the device
+/// computes in.
 double gemm_rate(Device device, DType dtype, Precision precision);
 
 }  // namespace tapestry

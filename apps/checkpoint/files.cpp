@@ -157,11 +157,11 @@ void write_checkpoint(const std::string& folder, const CheckpointContent& conten
   write_folder(folder, content, /*with_manifest=*/true);
 }
 
-void replace_file(const std::string& path, const std::string& text) {
+void replace_file(const std::string& path, const FileContent& content) {
   const std::string temporary = concat(path, ".tmp-", getpid());
   unlink(temporary.c_str());  // or the target of a link would be written
   try {
-    stream_file(temporary, text);
+    stream_file(temporary, content);
     rename_path(temporary, path);
   } catch (...) {
     unlink(temporary.c_str());

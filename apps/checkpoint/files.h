@@ -23,10 +23,10 @@ using CheckpointContent = std::map<std::string, FileContent>;
 /// the system's reason (a full disk, say) and leaves what was there before untouched.
 void write_checkpoint(const std::string& folder, const CheckpointContent& content);
 
-/// Replaces a small file as a whole: writes <path>.tmp-<pid>, flushes it to disk, renames it, and
+/// Replaces a file as a whole: writes <path>.tmp-<pid>, flushes it to disk, renames it, and
 /// flushes the folder. A link is replaced, not followed. Throws Error(kRuntime) with the system's
 /// reason, and leaves what was there before.
-void replace_file(const std::string& path, const std::string& text);
+void replace_file(const std::string& path, const FileContent& content);
 
 /// True if the folder holds a manifest.
 bool is_checkpoint(const std::string& folder);

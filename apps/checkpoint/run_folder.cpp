@@ -35,7 +35,8 @@ int64_t step_of(const std::string& name) {
 bool is_left_over(const std::string& name) {
   const bool ours = name.starts_with(kPrefix) || name.starts_with(kIncidentPrefix) ||
                     name.starts_with("best.") || name.starts_with("last.") ||
-                    name.starts_with("config.yaml.");
+                    name.starts_with("config.yaml.") || name.starts_with("metrics.jsonl.") ||
+                    name.starts_with("samples.jsonl.") || name.starts_with("starts.jsonl.");
   return ours && name.find(".tmp-") != std::string::npos;
 }
 

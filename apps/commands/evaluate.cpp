@@ -45,6 +45,7 @@ struct EvaluateArguments {
   std::string alignment = {};  ///< gold of the words of source and target; "": not measured
   int64_t alignment_layer = 0;
   SearchArguments languages = {};
+  WeightChoice weights = {};
   ComputeArguments compute = {};
 };
 
@@ -103,6 +104,18 @@ void set_blocks(const EvaluateArguments& arguments, const std::string& folder, C
   if (batch.batch_type == "tokens") batch.batch_size = std::max(batch.batch_size, block_size);
 }
 
+// Losses are those of weights that are rounded as packing rounds them; searches pack them.
+void set_weights(const WeightChoice& weights, const std::string& folder, Config& config) {
+  if (!weights.format) return;
+  const bool rounds = *weights.format != WeightFormat::kFloat32;
+  if (rounds && config.lora.rank > 0) {
+    fail(ErrorKind::kConfig, "[evaluate] --weights ", name_of(*weights.format),
+         " rounds merged weights, but ", folder,
+         " holds adapters: export it, and evaluate what `tapestry import` makes of that.");
+  }
+  config.training.quantize = rounds ? weights.format : std::nullopt;
+}
+
 void print_classes(const ClassScores& scores) {
   constexpr size_t kMostShown = 20;  // of the confusion: more classes do not fit on a screen
   int64_t width = 5;
@@ -156,8 +169,8 @@ Evaluation measure_alignment(const EvaluateArguments& arguments,
   constexpr int64_t kSentences = 32;
   CorpusSpec corpus = corpora[0];
   corpus.alignments = arguments.alignment;
-  const Translator translator({.paths = {arguments.model}}, arguments.compute.device,
-                              "evaluate --alignment", kTranslates, {});
+  const Translator translator({.paths = {arguments.model}, .format = arguments.weights},
+                              arguments.compute.device, "evaluate --alignment", kTranslates, {});
   return evaluate_alignment(translator, corpus, arguments.alignment_layer, kSentences);
 }
 
@@ -184,6 +197,7 @@ int evaluate_model(const EvaluateArguments& arguments) {
   files.config.languages =
       override_languages(files.config.languages, arguments.languages.overrides);
   set_blocks(arguments, files.folder, files.config);
+  set_weights(arguments.weights, files.folder, files.config);
   const Evaluation result = measure(arguments, std::move(files), corpora);
   if (arguments.json) {
     std::cout << to_json(result) << '\n';
@@ -257,6 +271,7 @@ void add_evaluate(CLI::App& app, EvaluateArguments& arguments) {
   }
   labels->needs(images);
   for (CLI::Option* language : add_languages(app, arguments.languages)) language->needs(model);
+  add_format(app, arguments.weights)->needs(model);
   add_compute(app, arguments.compute);
 }
 

@@ -102,10 +102,11 @@ void add_compute(CLI::App& app, ComputeArguments& arguments) {
       ->capture_default_str();
 }
 
-void add_format(CLI::App& app, WeightChoice& format) {
-  app.add_option_function<std::string>(
-         "--weights", [&format](const std::string& word) { format = *format_of(word); },
-         kFormatHelp)
+CLI::Option* add_format(CLI::App& app, WeightChoice& format) {
+  return app
+      .add_option_function<std::string>(
+          "--weights", [&format](const std::string& word) { format = *format_of(word); },
+          kFormatHelp)
       ->check(CLI::IsMember(names_of(kWeightFormats)));
 }
 

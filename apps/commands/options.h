@@ -43,7 +43,7 @@ struct ComputeArguments {
 void add_compute(CLI::App& app, ComputeArguments& arguments);
 
 /// --weights of one model.
-void add_format(CLI::App& app, WeightChoice& format);
+CLI::Option* add_format(CLI::App& app, WeightChoice& format);
 /// --weights of models that answer together.
 void add_weights(CLI::App& app, ModelChoice& models);
 

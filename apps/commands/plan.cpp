@@ -103,6 +103,11 @@ int run_plan(const PlanArguments& arguments) {
   if (tokenizers.source && tokenizers.source->serialized().empty()) {
     std::cerr << "note: what learning the tokenizer takes, at a first start, is not planned\n";
   }
+  if (config.data.document_mask) {
+    std::cerr
+        << "note: each block is planned as one document; with data.document_mask attention stays "
+           "inside shorter ones, which takes less time\n";
+  }
   const bool may_split = arguments.ranks == 1 && config.distributed.parts <= 1;
   if (const std::string chosen = keep_to_budget(config, tokenizers, may_split); !chosen.empty()) {
     std::cerr << "note: " << chosen << '\n';

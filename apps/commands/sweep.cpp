@@ -142,8 +142,10 @@ void add_sweep(CLI::App& app, SweepOptions& options) {
                  "range is drawn evenly, with :log evenly by factors, a list entry by entry");
   app.add_option("--output", options.output, "folder of the trials, the report and sweep.json")
       ->required();
-  app.add_option("--trials", options.trials,
-                 "different draws; without ranges it may be left out: all cells of the grid")
+  app.add_option(
+         "--trials", options.trials,
+         "different draws; without ranges it may be left out: all cells of the grid. Without "
+         "--halving more of them train behind those of an earlier start")
       ->check(number<int64_t>(between(1, 100000)));
   CLI::Option* const halving = app.add_flag(
       "--halving", options.halving,

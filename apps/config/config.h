@@ -209,6 +209,7 @@ enum class ModelUse { kTraining, kAnswers };
 struct Numbers {
   DType dtype = DType::kFloat32;
   Precision precision = Precision::kFull;
+  bool operator==(const Numbers&) const = default;
 };
 /// The numbers of a model for this use on `device`. Mixed precision is bfloat16 tensors over
 /// float32 master weights; on a CPU answers are computed in float32, whose weights can be packed.

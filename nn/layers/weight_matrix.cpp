@@ -91,6 +91,7 @@ Tensor places_of(const Tensor& ids) {
 }
 
 Var rounded(const Var& w, WeightFormat format) {
+  if (format == WeightFormat::kBFloat16) return convert(convert(w, DType::kBFloat16), w.dtype());
   return fake_quantize(w, format == WeightFormat::kInt4 ? Rounding::kInt4 : Rounding::kInt8);
 }
 
@@ -139,7 +140,7 @@ void WeightMatrix::set(const Var& var) const { state_->var = var; }
 void WeightMatrix::learn_for(WeightFormat format) const { state_->learns_for = format; }
 
 Var WeightMatrix::factor(const Var& x) const {
-  if (packed() || !state_->learns_for) return x;
+  if (packed() || !state_->learns_for || !rounds_rows(*state_->learns_for)) return x;
   return fake_quantize(
       x, *state_->learns_for == WeightFormat::kInt4 ? Rounding::kInt8Groups : Rounding::kInt8);
 }

@@ -32,8 +32,8 @@ class WeightMatrix {
   Device device() const;
   DType dtype() const;
 
-  /// From now on products and look-ups round W, and products their x, too, as packing in this
-  /// format would: int8 or int4. A packed matrix has its own format.
+  /// From now on products and look-ups round W, and products by int8 or int4 their x, too, as
+  /// packing in this format would: any but float32. A packed matrix has its own format.
   void learn_for(WeightFormat format) const;
   /// x as products with the matrix see it.
   Var factor(const Var& x) const;

@@ -1,4 +1,5 @@
-// Every fused kernel at the shapes of three configs, compared with the limits of the machine:
+// Kernels that `tapestry bench --ops` does not time, compared with the limits of the machine:
+// packed products, attention of every length, updates, searches.
 //   kernels_bench [--benchmark_filter=REGEX] [--benchmark_min_time=SECONDS] ...
 // Counters of a row: operations and bytes per second, and `of_limit`, its share of the limit. The
 // limit is the longer of operations / SGEMM peak and bytes / memory bandwidth. Both are measured at
@@ -9,11 +10,10 @@
 #include <chrono>
 #include <cstdio>
 
-#include "core/base/philox.h"
 #include "core/cpu/blas.h"
 #include "core/cpu/parallel.h"
-#include "core/kernels/elementwise/elementwise.h"
-#include "core/kernels/matmul/gemm.h"
+#include "core/gemm_rate.h"
+#include "core/read_rate.h"
 #include "tests/bench/rows.h"
 
 namespace tapestry::bench {
@@ -28,51 +28,11 @@ Tensor values(const Shape& shape) {
   return x;
 }
 
-Tensor ids(int64_t n, int64_t bound) {
-  Tensor x = Tensor::empty({n}, DType::kInt32);
-  for (int64_t i = 0; i < n; ++i) {
-    x.data<int32_t>()[i] = static_cast<int32_t>(
-        philox_below({7, 0, 0}, static_cast<uint64_t>(i), static_cast<uint64_t>(bound)));
-  }
-  return x;
-}
-
 namespace {
-
-// The shortest of the runs of a third of a second: one disturbance must not set a limit.
-template <class F>
-double best_seconds(F f) {
-  using Clock = std::chrono::steady_clock;
-  using Seconds = std::chrono::duration<double>;
-  f();
-  double best = 1e9;
-  for (const auto end = Clock::now() + std::chrono::milliseconds(333); Clock::now() < end;) {
-    const auto start = Clock::now();
-    f();
-    best = std::min(best, Seconds(Clock::now() - start).count());
-  }
-  return best;
-}
 
 struct Limits {
   double operations_per_s, bytes_per_s;
 };
-
-// SGEMM at 1024^3, and a copy of 128 MiB.
-Limits measure_limits() {
-  constexpr int64_t kSize = 1024, kCopied = int64_t{1} << 25;
-  const Tensor a = values({kSize, kSize}), b = values({kSize, kSize}), c = values({kSize, kSize});
-  const double product = best_seconds([&] {
-    Gemm<float> g;
-    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = kSize;
-    g.a = a.data<float>(), g.b = b.data<float>(), g.c = c.data<float>();
-    kernels::gemm(Cpu{}, g);
-  });
-  const Tensor x = values({kCopied}), y = values({kCopied});
-  const double copy = best_seconds(
-      [&] { kernels::affine(Cpu{}, 1.0, x.data<float>(), 0.0, y.data<float>(), kCopied); });
-  return {2.0 * kSize * kSize * kSize / product, 8.0 * kCopied / copy};
-}
 
 void run_row(benchmark::State& state, const Row& row, const Limits& limits) {
   const std::function<void()> run = row.prepare();
@@ -101,12 +61,10 @@ int main(int argc, char** argv) {
   Table table = attention_length_rows();
   for (Row& row : packed_rows()) table.push_back(std::move(row));
   for (const ModelShape& model : kModels) {
-    for (const auto rows : {product_rows, attention_rows, row_wise_rows}) {
-      for (Row& row : rows(model)) table.push_back(std::move(row));
-    }
+    for (Row& row : row_wise_rows(model)) table.push_back(std::move(row));
   }
   std::sort(table.begin(), table.end(), [](const Row& a, const Row& b) { return a.name < b.name; });
-  const Limits limits = measure_limits();
+  const Limits limits{1e9 * gemm_rate({}, DType::kFloat32, Precision::kFull), 1e9 * copy_rate()};
   std::fprintf(stderr, "%s, %d threads: %.0f GFLOP/s, %.1f GB/s\n", blas_description().c_str(),
                num_threads(), 1e-9 * limits.operations_per_s, 1e-9 * limits.bytes_per_s);
   for (const Row& row : table) {

@@ -1,11 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/kernels/attention/additive_attention.h"
 #include "core/kernels/attention/attention.h"
-#include "core/kernels/attention/rope.h"
-#include "core/kernels/recurrent/gru.h"
-#include "core/kernels/recurrent/ssru.h"
 #include "tests/bench/rows.h"
 
 namespace tapestry::bench {
@@ -85,136 +81,7 @@ Row attention_backward_row(const std::string& name, const SelfAttention& f) {
           }};
 }
 
-Row rope_row(const std::string& name, const ModelShape& m) {
-  const int64_t n = m.rows(), d = m.hidden;
-  return {name, 3.0 * n * d, 4.0 * 2 * n * d, [=] {
-            const RopeShape shape{.rows = n,
-                                  .width = d,
-                                  .heads = m.heads,
-                                  .head_size = d / m.heads,
-                                  .rotated = d / m.heads,
-                                  .length = m.length};
-            const Tensor x = values({n, d}), y = Tensor::empty_like(x);
-            const Tensor table = values({m.length, d / m.heads});
-            return [=] {
-              kernels::rope<float>(Cpu{}, shape, data(x), data(table), data(y), Write::kSet);
-            };
-          }};
-}
-
-AdditiveAttentionShape additive_shape(const ModelShape& m) {
-  return {m.batch, m.length, m.length, m.hidden, m.hidden};
-}
-
-// A cell is a query, a key and a column: q + k, tanh, times v, add; then the weighted sum.
-Row additive_forward_row(const std::string& name, const ModelShape& m) {
-  const double pairs = double(m.rows()) * m.length;
-  return {name, pairs * m.hidden * 6, 4 * (4.0 * m.rows() * m.hidden + pairs), [=] {
-            const Tensor q = values({m.rows(), m.hidden}), k = values({m.rows(), m.hidden});
-            const Tensor v = values({m.hidden}), x = values({m.rows(), m.hidden});
-            const Tensor out = values({m.rows(), m.hidden});
-            const Tensor weights = values({m.rows(), m.length});
-            return [=] {
-              kernels::additive_attention<float>(
-                  Cpu{}, additive_shape(m),
-                  {data(q), data(k), data(x), data(v), data(out), data(weights)});
-            };
-          }};
-}
-
-// Per cell: dw (2) and d_values (2), tanh again (2), its slope (2), and three sums (2 each).
-Row additive_backward_row(const std::string& name, const ModelShape& m) {
-  const double pairs = double(m.rows()) * m.length;
-  return {
-      name, pairs * m.hidden * 14, 4 * (7.0 * m.rows() * m.hidden + pairs), [=] {
-        const Tensor q = values({m.rows(), m.hidden}), k = values({m.rows(), m.hidden});
-        const Tensor v = values({m.hidden}), x = values({m.rows(), m.hidden});
-        const Tensor d_out = values({m.rows(), m.hidden});
-        const Tensor weights = Tensor::full({m.rows(), m.length}, 1.0 / double(m.length));
-        const Tensor dq = values({m.rows(), m.hidden}), dk = values({m.rows(), m.hidden});
-        const Tensor dx = values({m.rows(), m.hidden}), dv = values({m.hidden});
-        return [=] {
-          kernels::additive_attention_backward<float>(
-              Cpu{}, additive_shape(m),
-              {data(q), data(k), data(x), data(v), data(weights), data(d_out), data(dq),
-               Write::kSet, data(dk), Write::kSet, data(dx), Write::kSet, data(dv), Write::kSet});
-        };
-      }};
-}
-
-// One step of B rows.
-Row gru_forward_row(const std::string& name, int64_t batch, int64_t d) {
-  return {name, 11.0 * batch * d, 4.0 * 12 * batch * d, [=] {
-            const Tensor x = values({batch, 3 * d}), gates = values({batch, 3 * d});
-            const Tensor h = values({batch, d}), out = values({batch, d});
-            const Tensor saved = values({batch, 4 * d});
-            return [=] {
-              GruForward<float> args;
-              args.x_gates = {data(x), 3 * d}, args.h_gates = {data(gates), 3 * d};
-              args.h = {data(h), d}, args.out = {data(out), d}, args.saved = data(saved);
-              kernels::gru_step(Cpu{}, {.rows = batch, .size = d}, args);
-            };
-          }};
-}
-
-Row gru_backward_row(const std::string& name, int64_t batch, int64_t d) {
-  return {name, 15.0 * batch * d, 4.0 * 13 * batch * d, [=] {
-            const Tensor saved = values({batch, 4 * d}), h = values({batch, d});
-            const Tensor d_out = values({batch, d}), dh = values({batch, d});
-            const Tensor dx = values({batch, 3 * d}), d_gates = values({batch, 3 * d});
-            return [=] {
-              GruBackward<float> args;
-              args.saved = data(saved);
-              args.h = {data(h), d}, args.d_out = {data(d_out), d}, args.dh = {data(dh), d};
-              args.dx_gates = {data(dx), 3 * d}, args.dh_gates = {data(d_gates), 3 * d};
-              kernels::gru_step_backward(Cpu{}, {.rows = batch, .size = d}, args);
-            };
-          }};
-}
-
-// A whole batch.
-Row ssru_forward_row(const std::string& name, const ModelShape& m) {
-  const int64_t n = m.rows(), d = m.hidden;
-  return {name, 12.0 * n * d, 4.0 * 4 * n * d, [=] {
-            const Tensor x = values({n, 2 * d}), bias = values({d});
-            const Tensor states = values({n, d}), out = values({n, d});
-            return [=] {
-              kernels::ssru(Cpu{}, {.sequences = m.batch, .steps = m.length, .size = d},
-                            SsruForward<float>{data(x), data(bias), {}, data(states), data(out)});
-            };
-          }};
-}
-
-Row ssru_backward_row(const std::string& name, const ModelShape& m) {
-  const int64_t n = m.rows(), d = m.hidden;
-  return {name, 22.0 * n * d, 4.0 * 6 * n * d, [=] {
-            const Tensor x = values({n, 2 * d}), bias = values({d}), dx = values({n, 2 * d});
-            const Tensor states = values({n, d}), d_out = values({n, d});
-            const Tensor d_bias = values({m.batch, d});
-            return [=] {
-              kernels::ssru_backward(
-                  Cpu{}, {.sequences = m.batch, .steps = m.length, .size = d},
-                  SsruBackward<float>{data(x), data(bias), data(states), data(d_out), data(dx),
-                                      Write::kSet, data(d_bias)});
-            };
-          }};
-}
-
 }  // namespace
-
-Table attention_rows(const ModelShape& m) {
-  const auto name = [&](const std::string& kernel) { return kernel + "/" + m.name; };
-  const SelfAttention self(m.batch, m.length, m.hidden, m.heads, m.causal);
-  return {attention_forward_row(name("attention/forward"), self),
-          attention_backward_row(name("attention/backward"), self),
-          rope_row(name("rope/forward"), m),
-          additive_forward_row(name("additive_attention/forward"), m),
-          additive_backward_row(name("additive_attention/backward"), m),
-          gru_forward_row(name("gru_step/forward"), m.batch, m.hidden),
-          gru_backward_row(name("gru_step/backward"), m.batch, m.hidden),
-          ssru_forward_row(name("ssru/forward"), m),
-          ssru_backward_row(name("ssru/backward"), m)};
-}
 
 Table attention_length_rows() {
   Table rows;

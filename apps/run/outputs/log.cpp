@@ -9,10 +9,10 @@
 
 #include <cmath>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/checkpoint/files.h"
 #include "apps/run/outputs/appended_file.h"
 #include "core/base/base64.h"
 #include "core/base/error.h"
@@ -31,19 +31,20 @@ int64_t step_of(const std::string& line) {
   return entry["step"].is_number_integer() ? entry["step"].get<int64_t>() : -1;
 }
 
-// Keeps the lines of a file up to a step. The file is replaced in one move.
+// Keeps the lines of a file up to a step. The file is replaced as a whole, and only when its lines
+// are on the disk.
 void cut_lines(const std::string& path, int64_t last_step) {
   std::ifstream in(path);
   if (!in) return;
-  const std::string temporary = path + ".tmp";
-  std::ofstream out(temporary);
-  for (std::string line; std::getline(in, line);) {
-    const int64_t step = step_of(line);
-    if (step >= 0 && step <= last_step) out << line << '\n';
-  }
-  out.close();
-  if (!out || in.bad()) fail(ErrorKind::kRuntime, "[log] cannot write ", temporary, '.');
-  std::filesystem::rename(temporary, path);
+  replace_file(path, [&](const ByteSink& sink) {
+    for (std::string line; std::getline(in, line);) {
+      const int64_t step = step_of(line);
+      if (step < 0 || step > last_step) continue;
+      line += '\n';
+      sink(line.data(), line.size());
+    }
+    if (in.bad()) fail(ErrorKind::kRuntime, "[log] cannot read ", path, '.');
+  });
 }
 
 }  // namespace

@@ -59,6 +59,18 @@ RungResult result_of(const Json& value) {
   return result;
 }
 
+// `now` with only as many trials as `before` has, where more change nothing for those: without
+// halving no trial knows of the others.
+Json as_many_trials(const Json& before, Json now) {
+  const size_t count = before.is_object() ? before.value("trials", Json()).size() : 0;
+  if (count >= now.at("trials").size() || now.at("updates").size() != 1) return now;
+  for (Json* const of_trials : {&now["trials"], &now["updates"][0]}) {
+    while (of_trials->size() > count) of_trials->erase(of_trials->size() - 1);
+  }
+  now["survivors"] = Json::array({count});
+  return now;
+}
+
 }  // namespace
 
 void expect_folder_for_sweep(const std::string& folder) {
@@ -119,7 +131,8 @@ SweepRecord::SweepRecord(const std::string& folder, const Json& identity)
 void SweepRecord::read(const Json& identity) {
   try {
     const Json file = Json::parse(read_file(path_));
-    const std::string other = difference(file.at("sweep"), identity);
+    const Json before = file.at("sweep");
+    const std::string other = difference(before, as_many_trials(before, identity));
     if (!other.empty()) {
       fail(ErrorKind::kConfig, "[sweep] ", path_, " expected the sweep that began there, but ",
            other, "; choose another --output.");

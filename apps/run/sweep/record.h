@@ -38,7 +38,7 @@ class SweepRecord {
  public:
   /// Reads sweep.json, or begins it; the caller holds the folder's lock. Throws Error(kConfig) if
   /// `identity`, what the sweep is, is not the one of the file, and Error(kData) if the file is
-  /// damaged.
+  /// damaged. Without halving it may have more trials than the file, behind the same ones.
   SweepRecord(const std::string& folder, const nlohmann::ordered_json& identity);
 
   /// Results that the file had when it was opened.

@@ -221,6 +221,7 @@ TEST_F(RunFolderTest, RemovesLeftOversAndNothingElse) {
   fs::create_directories(fs::path(run_) / "checkpoint-4.tmp-123");
   overwrite("checkpoint-4.tmp-123/model.safetensors", "half");
   fs::create_symlink("checkpoint-3", fs::path(run_) / "last.tmp-123");
+  overwrite("metrics.jsonl.tmp-123", "half");
   overwrite("notes.tmp-of-mine", "keep");
   RunFolder run(run_);
   EXPECT_THAT(names(), ElementsAre("checkpoint-3", "last", "notes.tmp-of-mine"));

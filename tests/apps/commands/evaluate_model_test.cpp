@@ -82,6 +82,48 @@ TEST_F(EvaluateModelTest, ATranslatorScoresWhatTranslateWrites) {
   EXPECT_NEAR(figures.at("nll").get<double>(), -sum / tokens, 1e-4);
 }
 
+// What packed weights lose, by one command: the BLEU of what `translate` writes with them, and the
+// log-probabilities of `score`.
+TEST_F(EvaluateModelTest, WeightsAreRoundedAsAnswersRoundThem) {
+  const std::string run = model("translation"), data = "--data source=valid.src target=valid.tgt";
+  const std::string source = read_file(folder_.path("valid.src"));
+  std::map<std::string, double> losses;
+  for (const WeightFormat format : kWeightFormats) {
+    const std::string weights = concat(" --weights ", name_of(format), ' ');
+    SCOPED_TRACE(weights);
+    const Json figures = evaluate(concat(run, data, weights));
+    folder_.write("hypotheses",
+                  folder_.output(concat("translate --beam-size 1", run, weights), source));
+    const Json scores = evaluate("--hypothesis hypotheses --reference valid.tgt");
+    EXPECT_EQ(figures.at("bleu"), scores.at("bleu").at("score"));
+    double sum = 0, tokens = 0;
+    for (const std::string& line : lines_of(
+             folder_.output(concat("score --source valid.src --target valid.tgt", run, weights)))) {
+      sum += std::stod(line);
+      tokens += std::stod(line.substr(line.find('\t') + 1));
+    }
+    losses[name_of(format)] = figures.at("nll").get<double>();
+    EXPECT_NEAR(losses[name_of(format)], -sum / tokens, 2e-6);
+  }
+  EXPECT_EQ(evaluate(concat(run, data)).at("nll").get<double>(), losses["float32"]);
+  for (const char* rounded : {"bfloat16", "int8", "int4"}) {
+    EXPECT_GT(std::abs(losses[rounded] - losses["float32"]), 5e-6) << rounded;
+  }
+  // Of a model that learnt for a format it is the other one that has to be asked for.
+  ASSERT_EQ(folder_.train("clm", "learnt", {"training.max_steps=5", "training.quantize=int4"}), 0);
+  const auto nll = [&](const std::string& weights) {
+    return evaluate(concat("--model learnt --data valid ", weights)).at("nll").get<double>();
+  };
+  EXPECT_EQ(nll(""), nll("--weights int4"));
+  EXPECT_NE(nll(""), nll("--weights float32"));
+  ASSERT_EQ(folder_.train("clm", "adapters",
+                          {"training.max_steps=5", "training.lora={rank: 2, target: [\"*\"]}"}),
+            0);
+  const auto outcome = folder_.run("evaluate --model adapters --data valid --weights int8");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("rounds merged weights, but adapters"));
+}
+
 TEST_F(EvaluateModelTest, SaysWhatItNeeds) {
   const std::string run = model("classification");
   const auto fails = [&](const std::string& arguments, int code) {

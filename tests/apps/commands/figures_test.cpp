@@ -36,6 +36,20 @@ TEST_F(FiguresTest, BenchPrintsDigitsThatMeanSomething) {
   }
 }
 
+TEST_F(FiguresTest, OnlyTheDataHasDocumentsThatShareABlock) {
+  const std::string bench = "bench clm.yaml --steps 1 --warmup-steps 0", shape = " --shape 2x8";
+  const auto notes = [&](const std::string& arguments) {
+    const auto outcome = folder_.run(arguments + " data.document_mask=true");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(notes("plan clm.yaml"), HasSubstr("note: each block is planned as one document"));
+  EXPECT_THAT(notes(bench + shape), HasSubstr("note: a row of --shape is one document"));
+  EXPECT_THAT(notes(bench), Not(HasSubstr("one document")));
+  EXPECT_THAT(folder_.run(bench + shape).err, Not(HasSubstr("one document")));
+  EXPECT_THAT(folder_.run("plan clm.yaml").err, Not(HasSubstr("one document")));
+}
+
 // More weights than any machine holds, counted without any.
 TEST_F(FiguresTest, InspectNeedsNoMemory) {
   const auto outcome = folder_.run(

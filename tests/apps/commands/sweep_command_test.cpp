@@ -346,6 +346,37 @@ TEST(SweepCommandTest, AConfigThatChangesMeanwhileStopsTheSweep) {
   EXPECT_EQ(edit_while_it_runs(config + "# Only a remark.\n"), 0);
 }
 
+// Draws do not depend on how many there are.
+TEST(SweepCommandTest, MoreTrialsTrainBehindThoseThatAreThere) {
+  const TinyRunFolder folder("sweep-more");
+  const std::string command =
+      "sweep regression.yaml training.max_steps=10 training.eval_steps=5 "
+      "training.learning_rate=1e-3..1e-1:log ";
+  const auto result = [&](const std::string& output) {
+    return nlohmann::json::parse(read_file(folder.path(output + "/sweep.json")));
+  };
+  folder.output(command + "--trials 2 --output swept");
+  const auto first = std::filesystem::last_write_time(folder.path("swept/trial-001/metrics.jsonl"));
+  const TinyRunFolder::Outcome more = folder.run(command + "--trials 4 --output swept");
+  EXPECT_EQ(more.code, 0) << more.err;
+  EXPECT_THAT(more.err, HasSubstr("goes on after 2 results of an earlier start"));
+  EXPECT_EQ(std::filesystem::last_write_time(folder.path("swept/trial-001/metrics.jsonl")), first);
+  // As if all had been asked for at once.
+  const std::string at_once = folder.output(command + "--trials 4 --output at-once");
+  EXPECT_EQ(more.out, at_once);
+  EXPECT_EQ(result("swept"), result("at-once"));
+  // Fewer of them, others and another config are refused as before.
+  for (const char* const other :
+       {"--trials 3", "--trials 5 --seed 7", "--trials 5 training.clip_value=0.5"}) {
+    const TinyRunFolder::Outcome refused = folder.run(concat(command, other, " --output swept"));
+    EXPECT_EQ(refused.code, 2) << other;
+    EXPECT_THAT(refused.err, HasSubstr("expected the sweep that began there")) << other;
+  }
+  // Halving chooses among all: its trials depend on their number.
+  folder.output(command + "--trials 2 --halving --output halved");
+  EXPECT_EQ(folder.run(command + "--trials 4 --halving --output halved").code, 2);
+}
+
 TEST(SweepCommandTest, AnotherSweepInTheFolderIsRefused) {
   const TinyRunFolder folder("sweep-other");
   const std::string command = "sweep regression.yaml training.max_steps=10 --output swept ";

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "apps/checkpoint/files.h"
 #include "core/base/error.h"
 
 namespace tapestry {
@@ -135,6 +136,26 @@ TEST_F(LogTest, ResumingCutsWhatIsWrittenAgain) {
       lines_of("metrics.jsonl"),
       ElementsAre(R"({"step":10,"kind":"train","loss":2.0})", R"({"step":20,"kind":"train"})",
                   R"({"step":20,"kind":"valid"})", R"({"step":30,"kind":"train"})"));
+}
+
+// Else a machine that goes down behind the rename could leave an empty file.
+TEST_F(LogTest, LinesAreOnTheDiskBeforeTheyReplaceTheFile) {
+  const std::string line = R"({"step":10,"kind":"train"})";
+  std::ofstream(folder_ / "metrics.jsonl") << line << "\n{\"step\":20}\n";
+  static std::vector<std::string> stages;
+  static fs::path folder;
+  stages.clear();
+  folder = folder_;
+  internal::checkpoint_stage_hook = [](const char* stage) {
+    const auto bytes = static_cast<int64_t>(fs::file_size(folder / "metrics.jsonl"));
+    stages.push_back(concat(stage, ", ", bytes));
+  };
+  { const RunLog log(folder_, 10); }
+  internal::checkpoint_stage_hook = nullptr;
+  const auto before = std::ssize(line) + 1 + std::ssize(std::string("{\"step\":20}\n"));
+  EXPECT_THAT(stages, testing::IsSupersetOf({concat("file written, ", before),
+                                             concat("folder flushed, ", std::ssize(line) + 1)}));
+  EXPECT_THAT(lines_of("metrics.jsonl"), ElementsAre(line));
 }
 
 // A limit on the size of files fails like a full disk, halfway through a line, too.

@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "apps/checkpoint/model_bundle.h"
-#include "apps/commands/bench.h"
+#include "apps/commands/bench/bench.h"
 #include "apps/commands/number_bounds.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/answers/placeholders.h"
@@ -34,7 +34,6 @@ using Json = nlohmann::ordered_json;
 
 struct DecodeArguments {
   SearchArguments search = {};  ///< of the beam search
-  int threads = 0;              ///< 0: the config's
 };
 
 // The number of answers, and the tokens of each input and answer.
@@ -190,10 +189,9 @@ double answer_once(Timed& timed, Device device) {
   return seconds;
 }
 
-Json figures_of(Timed& timed, const DecodeShape& shape, std::optional<double> gigabytes_per_s) {
-  std::vector<double>& all = timed.seconds;
-  std::nth_element(all.begin(), all.begin() + std::ssize(all) / 2, all.end());
-  const double seconds = all[all.size() / 2];
+Json figures_of(const Timed& timed, const DecodeShape& shape,
+                std::optional<double> gigabytes_per_s) {
+  const double seconds = median(timed.seconds);
   const auto rows = static_cast<double>(shape.rows), steps = static_cast<double>(shape.written);
   Json figures{{"weights", timed.answerer->weights},
                {"beams", timed.options.num_beams},
@@ -257,7 +255,7 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
     fail(ErrorKind::kConfig, "[bench] --decode has no answers for task ", config.task->name,
          " and model.type ", name_of(config.model_type), fits ? " without a run." : ".");
   }
-  set_num_threads(decode.threads > 0 ? decode.threads : config.threads);
+  set_num_threads(arguments.threads > 0 ? arguments.threads : config.threads);
   if (trained) config.device = "auto";
   if (!trained) settle_vocab_size(config);
   const Device device = parse_device(config.device);
@@ -290,7 +288,7 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
   if (rate) figures["memory_gb_per_s"] = *rate;
   for (const auto& [name, value] : figures.items()) fmt::print("{:<17} {}\n", name, value.dump());
   figures["decoding"] = Json::array();
-  for (Timed& timed : all) figures["decoding"].push_back(figures_of(timed, shape, rate));
+  for (const Timed& timed : all) figures["decoding"].push_back(figures_of(timed, shape, rate));
   print(figures["decoding"]);
   if (!arguments.json.empty()) write_file(arguments.json, figures.dump(2) + '\n');
   return 0;
@@ -298,22 +296,19 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
 
 }  // namespace
 
-void add_decoding(CLI::App& app, DecodingBench& bench) {
+void add_decoding(CLI::App& app, OtherBench& bench) {
   const auto decode = std::make_shared<DecodeArguments>();
   auto* flag = app.add_flag_function(
       "--decode",
       [decode, &bench](int64_t times) {
         if (times <= 0) return;
-        bench = [decode](const BenchArguments& arguments) {
+        bench = [decode](const BenchArguments& arguments, const Program&) {
           return bench_decoding(arguments, *decode);
         };
       },
       "greedy search and beam search, with weights of every format, and their memory; of one "
       "prompt also the share of what the memory's bandwidth allows");
   add_search_key(app, decode->search, "num_beams", "of --decode (default: the config's)")
-      ->needs(flag);
-  app.add_option("--threads", decode->threads, "of --decode; 0: as the config says")
-      ->check(number<int>(between(0, 1024)))
       ->needs(flag);
 }
 

@@ -1,10 +1,11 @@
-#include "apps/commands/bench_ranks.h"
+#include "apps/commands/bench/ranks.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
+#include "apps/commands/bench/bench.h"
 #include "core/base/clock.h"
 #include "optim/optimizer.h"
 
@@ -73,12 +74,6 @@ RanksMeasured measure_ranks(Ranks& ranks, const Config& config,
   measured.predicted = predict_step(measured.cost, measured.link, measured.shard, measured.ranks,
                                     measured.micro_batches);
   return measured;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 void add_ranks(const RanksMeasured& measured, Json& figures) {

@@ -36,8 +36,6 @@ struct RanksBench {
 RanksMeasured measure_ranks(Ranks& ranks, const Config& config,
                             const std::vector<ParamGroup>& groups, const RanksBench& bench);
 
-double median(std::vector<double> values);
-
 /// Adds the measurements, and "prediction": rows for 2, 4 and 8 ranks and both ways to shard.
 void add_ranks(const RanksMeasured& measured, nlohmann::ordered_json& figures);
 /// The rows of "prediction", for people.
