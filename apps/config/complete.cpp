@@ -81,9 +81,18 @@ void derive_alignment(Config& config) {
 }  // namespace
 
 bool has_pooler(const Config& config) {
+  return pools_classes(config) || (reads_tokens(config) && config.model.pooled_tokens);
+}
+
+bool pools_classes(const Config& config) {
   const TaskKind& task = *config.task;
   return config.model_type == ModelType::kEncoder && examples_of(config).of_text() &&
          (task.can(kClassifies) || task.can(kRatesTexts) || task.can(kFindsClasses));
+}
+
+bool reads_tokens(const Config& config) {
+  return config.model_type == ModelType::kEncoder &&
+         (config.task->can(kLabelsWords) || config.task->can(kFindsAnswers));
 }
 
 const std::vector<ConfigChoice<Pooler>>& poolers() {

@@ -28,6 +28,7 @@ std::vector<Probe> probes() {
               {"tokenizer.path", "tokenizer.path=x"},
               {"model.kv_latent_size", "model.kv_latent_size=2"},
               {"model.vector_size", "model.vector_size=2"},
+              {"model.pooled_tokens", "model.pooled_tokens=true"},
               {"training.lora.rank", "training.lora.rank=2"},
               {"training.max_grad_norm", "training.max_grad_norm=1"},
               {"training.max_hours", "training.max_hours=1"},

@@ -80,6 +80,18 @@ void bind_generation(ConfigSection& s, Config& config) {
 void bind_text_vectors(ConfigSection& s, Config& config) {
   ModelOptions& model = config.model;
   const std::string why = concat("with task: ", config.task->name);
+  const std::string with_type = concat("with type: ", name_of(config.model_type));
+  s.read_if(reads_tokens(config), why, "pooled_tokens", model.pooled_tokens,
+            "Classes of tokens, and where answers begin and end, are read behind a layer as "
+            "pooler says (ModernBERT).");
+  s.read_choice_if(pools_classes(config), why, "classifier_pooling", model.class_pooling,
+                   {{"cls", TextPooling::kFirst}, {"mean", TextPooling::kMean}},
+                   "What the classes of a text are read from: its first token, or the mean of all "
+                   "(some of ModernBERT's).");
+  s.read_choice_if(has_pooler(config), config.model_type == ModelType::kEncoder ? why : with_type,
+                   "pooler", model.pooler, poolers(),
+                   "The layer in front of the classes of a text: its activation (BERT tanh, "
+                   "DistilBERT relu, ELECTRA gelu), or gelu and a norm (ModernBERT).");
   const bool embeds = config.task->can(kEmbedsTexts);
   s.read_choice_if(
       embeds, why, "pooling", model.text_pooling,

@@ -73,6 +73,10 @@ void bind_norms(const TransformerKeys& keys) {
   s.read_if(pre, why_pre, "parallel_residual", model.parallel_residual,
             "Attention and the feed-forward network read the same input (GPT-NeoX), not one the "
             "other's output.");
+  s.read_if(
+      pre, why_pre, "shared_norm", model.shared_norm,
+      "With parallel_residual both read it through one norm (GPT-J, Phi, Cohere), not each its "
+      "own.");
   s.read_if(applies, why, "norm_eps", model.norm_eps, "Added to the variance before its root.",
             positive());
   const bool batch = applies && model.norm == NormKind::kBatch;
@@ -256,6 +260,10 @@ void bind_transformer(ConfigSection& s, Config& config) {
   s.read_if(segments, images ? why : concat("with task: ", config.task->name), "type_vocab_size",
             model.type_vocab_size, "Segment embeddings, as BERT's 2; 0: none.",
             between(0, kMostWidth));
+  s.read_if(type == ModelType::kEncoder, why, "embedding_size", model.embedding_size,
+            "Width of the embeddings, which a matrix widens to hidden_size (ALBERT, ELECTRA), so "
+            "that a large vocabulary costs less; 0: hidden_size, without that matrix.",
+            between(0, kMostWidth));
   s.read_if(applies && !images, why, "embedding_norm", model.embedding_norm,
             "Normalizes the summed embeddings, as BERT does.");
   s.read_if(applies, why, "zero_branches", model.zero_branches,
@@ -363,11 +371,6 @@ void bind_model(ConfigSection& s, Config& config) {
                    {{"transform", true}, {"linear", false}},
                    "What fills the masks: a layer with activation and norm before the classifier, "
                    "as BERT's, or the classifier only.");
-  s.read_choice_if(has_pooler(config),
-                   config.model_type == ModelType::kEncoder ? with_task : with_type, "pooler",
-                   model.pooler, poolers(),
-                   "The layer between the first token and the classes of a text: its activation "
-                   "(BERT tanh, DistilBERT relu, ELECTRA gelu), or gelu and a norm (ModernBERT).");
   bind_text_vectors(s, config);
   s.read_if(writes || (fills && !model.transformed_head), with_type, "output_bias",
             model.output_bias,

@@ -77,7 +77,8 @@ void bind_optimizer(ConfigSection& s, Config& config);
 void bind_distributed(ConfigSection& s, Config& config);
 void bind_generation(ConfigSection& s, Config& config);
 void bind_evaluation(ConfigSection& s, Config& config);
-/// The keys of the section model of how a text's vector is made.
+/// The keys of the section model of how a text's vector is made, and what its classes are read
+/// from.
 void bind_text_vectors(ConfigSection& s, Config& config);
 void bind_embedding(ConfigSection& s, Config& config);
 void bind_preference(ConfigSection& s, Config& config);
@@ -123,6 +124,10 @@ double usual_adamw_rate(const Config& config);
 /// True if a config's model has a layer between the first token and the classes of a text:
 /// model.pooler says which.
 bool has_pooler(const Config& config);
+/// Whether its head reads whole texts, so that model.classifier_pooling says what of them.
+bool pools_classes(const Config& config);
+/// Whether its head reads each token, so that model.pooled_tokens says if there is that layer.
+bool reads_tokens(const Config& config);
 /// Its choices.
 const std::vector<ConfigChoice<Pooler>>& poolers();
 

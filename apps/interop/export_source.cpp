@@ -116,7 +116,7 @@ ModelFacts exported_facts(const Architecture& architecture, const ModelFiles& mo
 }
 
 void fold_scale(const Config& config, std::vector<TensorPair>& pairs) {
-  const double factor = std::sqrt(static_cast<double>(config.model.hidden_size));
+  const double factor = std::sqrt(static_cast<double>(config.model.embedding_width()));
   for (TensorPair& pair : pairs) {
     if (pair.ours == "embedding.weight") pair.factor = factor;
     if (pair.ours == "output.weight" && config.model.tie_word_embeddings) {

@@ -127,12 +127,21 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
   return model;
 }
 
-Pooler pooler_of(const Json& model) {
+ClassFacts class_facts_of(const Json& model) {
+  ClassFacts facts;
   const Json name = model.value("pooler", Json());
   for (const ConfigChoice<Pooler>& choice : poolers()) {
-    if (name == choice.name) return choice.value;
+    if (name == choice.name) facts.pooler = choice.value;
   }
-  return ModelOptions().pooler;
+  if (model.value("classifier_pooling", Json()) == "mean") facts.pooling = TextPooling::kMean;
+  facts.of_tokens = model.value("pooled_tokens", Json()) == true;
+  return facts;
+}
+
+void ClassFacts::add_to(Config& config) const {
+  if (!has_pooler(config)) config.model.pooler = pooler;
+  if (!pools_classes(config)) config.model.class_pooling = pooling;
+  if (!reads_tokens(config)) config.model.pooled_tokens = of_tokens;
 }
 
 std::vector<std::string> undetermined_keys(const Json& model, const Config& config) {
@@ -198,7 +207,8 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
   const ModelOptions& model = config.model;
   const bool grouped =
       model.num_key_value_heads > 0 && model.num_key_value_heads != model.num_attention_heads;
-  if (grouped && row_of(architecture, "num_key_value_heads") == nullptr) {
+  if (grouped && row_of(architecture, "num_key_value_heads") == nullptr &&
+      !carries(architecture, "num_key_value_heads")) {
     refuse("num_key_value_heads", std::to_string(model.num_key_value_heads));
   }
   if (carries(architecture, "attention_bias") &&
@@ -287,7 +297,8 @@ void add_unread_keys(const Architecture& architecture, const Config& config, con
                                                    "_num_labels", "problem_type"};
   const auto meaning = [&](const Json& json) {
     Reasons reasons;
-    const Json model = our_model(architecture, json, reasons);
+    Json model = our_model(architecture, json, reasons);
+    if (!pools_classes(config)) model.erase("classifier_pooling");  // a fact about no layer
     return std::pair(model, reasons);
   };
   const auto ours = meaning(theirs);

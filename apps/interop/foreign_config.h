@@ -12,9 +12,17 @@ namespace tapestry::interop {
 /// The `model` section that their config means. Adds features that we lack to `reasons`.
 Json our_model(const Architecture& architecture, const Json& theirs, Reasons& reasons);
 
-/// The key `pooler` of such a section, which a model without that layer keeps as a fact about its
-/// class: a classifier that begins with it has the layer.
-Pooler pooler_of(const Json& model);
+/// The keys of such a section about a layer in front of classes, which a model without that layer
+/// keeps as facts about its class: a classifier that begins with it has the layer.
+struct ClassFacts {
+  Pooler pooler = ModelOptions().pooler;
+  TextPooling pooling = ModelOptions().class_pooling;
+  bool of_tokens = ModelOptions().pooled_tokens;
+
+  /// Those that are no keys of the config become its own.
+  void add_to(Config& config) const;
+};
+ClassFacts class_facts_of(const Json& model);
 
 /// Keys of our `model` section that neither the tables nor off_option() gave: `config` was made of
 /// `model`, and has our own defaults for them.

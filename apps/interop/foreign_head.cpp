@@ -21,6 +21,7 @@ constexpr std::pair<const char*, const char*> kHeads[] = {
     {"mlm", "decoder.bias"},
     {"question_answering", "qa_outputs.weight"},
     {"token_classification", "classifier.weight"},
+    {"question_answering", "classifier.weight"},
 };
 
 bool has_head(const Folder& folder, const std::string& task) {

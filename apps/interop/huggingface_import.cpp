@@ -142,7 +142,7 @@ std::optional<Config> our_config(const Folder& folder, const TaskKind& task, boo
         our_generation(read_generation(folder.path, folder.config), architecture.type, notes);
   try {
     Config read = load_checkpoint_config(config.dump(), folder.path);
-    read.model.pooler = pooler_of(model);
+    class_facts_of(model).add_to(read);
     if (!reasons.empty()) return read;
     const std::vector<std::string> open = undetermined_keys(model, read);
     const RopeScaling& rope = read.model.rope_scaling;
@@ -272,7 +272,8 @@ std::vector<TensorPair> check_tensors(const Folder& folder, const ModelFacts& fa
 
 // The pooler in a file with another head, for a classifier that begins with it.
 std::vector<TensorPair> pooler_in(const Folder& folder, ModelFacts facts) {
-  if (facts.pooled || folder.architecture->type != ModelType::kEncoder) return {};
+  if (facts.pooled || facts.pooled_tokens || folder.architecture->type != ModelType::kEncoder)
+    return {};
   facts.pooled = true;
   std::vector<TensorPair> found;
   for (TensorPair& pair : tensor_pairs(*folder.architecture, facts)) {
@@ -302,14 +303,14 @@ bool is_foreign_model(const std::string& path) {
   return is_huggingface_folder(path) || gguf_file_of(path).has_value();
 }
 
-Pooler pooler_of_origin(const std::map<std::string, std::string>& came_with) {
+ClassFacts class_facts_of_origin(const std::map<std::string, std::string>& came_with) {
   const auto file = came_with.find(kConfigFile);
-  if (file == came_with.end()) return ModelOptions().pooler;
+  if (file == came_with.end()) return {};
   const Json theirs = Json::parse(file->second, nullptr, /*allow_exceptions=*/false);
   const Architecture* const architecture = theirs.is_object() ? architecture_of(theirs) : nullptr;
-  if (architecture == nullptr) return ModelOptions().pooler;
+  if (architecture == nullptr) return {};
   Reasons ignored;
-  return pooler_of(our_model(*architecture, theirs, ignored));
+  return class_facts_of(our_model(*architecture, theirs, ignored));
 }
 
 ImportedModel import_model(const std::string& path) {

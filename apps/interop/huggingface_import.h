@@ -9,7 +9,7 @@
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/checkpoint/safetensors.h"
-#include "apps/interop/architectures/model_facts.h"
+#include "apps/interop/foreign_config.h"
 
 namespace tapestry::interop {
 
@@ -34,9 +34,9 @@ struct ImportedModel {
 /// has no place in Tapestry.
 ImportedModel import_model(const std::string& folder);
 
-/// The model.pooler of the class that a model of ours came as, by the files that it came with; the
-/// usual one if it came from nowhere.
-Pooler pooler_of_origin(const std::map<std::string, std::string>& came_with);
+/// The facts about the class that a model of ours came as, by the files that it came with; the
+/// usual ones if it came from nowhere.
+ClassFacts class_facts_of_origin(const std::map<std::string, std::string>& came_with);
 
 /// The same with its tokenizers, which must give the model's ids. For a folder with adapters: they
 /// and their model, from the folder `base`, or from the one that they name.

@@ -11,6 +11,7 @@
 #include "apps/tasks/text_models.h"
 #include "core/base/error.h"
 #include "data/tokenizers/huggingface_files.h"
+#include "data/tokenizers/languages.h"
 #include "data/tokenizers/marian.h"
 #include "data/tokenizers/tokenizer_json.h"
 
@@ -92,6 +93,12 @@ void add_marian(std::map<std::string, std::string>& files, const TokenizerPair& 
   if (!pair.shared()) files["target_vocab.json"] = std::move(target);
 }
 
+// The files of M2M100's, but for vocab.json, which the model came with.
+void add_m2m100(std::map<std::string, std::string>& files) {
+  const auto found = files.extract("tokenizer.marian");
+  files["sentencepiece.bpe.model"] = split_marian(found.mapped(), found.key()).pieces;
+}
+
 // True if only SentencePiece's own files can express the tokenizers: a tokenizer.json cannot have
 // user symbols.
 bool needs_pieces(const ModelFiles& model) {
@@ -107,13 +114,19 @@ void keep_languages(const Tokenizer& tokenizer, std::string& file) {
   Json config = Json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) return;
   const Json before = config;
-  const auto source = split_huggingface(tokenizer.serialized(), "the tokenizer").ids.language;
-  if (source) config["src_lang"] = tokenizer.piece(static_cast<int32_t>(*source));
+  const auto name_of = [&](int64_t id) {
+    const auto place = std::ranges::find(special.languages, static_cast<int32_t>(id));
+    return language_names(tokenizer)[static_cast<size_t>(place - special.languages.begin())];
+  };
+  const auto source = ids_of(tokenizer).language;
+  if (source && special.is_language(static_cast<int32_t>(*source))) {
+    config["src_lang"] = name_of(*source);
+  }
   // Without tgt_lang the ids of config.json say it.
   const auto target = special.start_names_language() ? special.start : special.first;
   const auto named = config.find("tgt_lang");
   if (target && special.is_language(*target) && named != config.end() && named->is_string()) {
-    *named = tokenizer.piece(*target);
+    *named = name_of(*target);
   }
   if (config != before) file = config.dump(2) + "\n";
 }
@@ -166,7 +179,11 @@ std::map<std::string, std::string> huggingface_tokenizer_files(const ModelFiles&
   files["special_tokens_map.json"] = tokens.dump(2) + "\n";
   tokens["model_max_length"] = model.config.model.max_position_embeddings;
   tokens["clean_up_tokenization_spaces"] = false;
-  if (is_marian(model.tokenizers.source->serialized())) {
+  const std::string& source = model.tokenizers.source->serialized();
+  if (is_marian(source) && !model.tokenizers.source->special().languages.empty()) {
+    tokens["tokenizer_class"] = "M2M100Tokenizer";
+    add_m2m100(files);
+  } else if (is_marian(source)) {
     tokens["tokenizer_class"] = "MarianTokenizer";
     add_marian(files, model.tokenizers, tokens);
   } else if (model.tokenizers.shared() && !needs_pieces(model)) {

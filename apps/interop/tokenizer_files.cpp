@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/interop/foreign_folder.h"
+#include "apps/interop/piece_folders.h"
 #include "core/base/text.h"
 #include "data/files/files.h"
 #include "data/tokenizers/huggingface_files.h"
@@ -68,27 +69,6 @@ HuggingFaceHints hints_of(const nlohmann::ordered_json& config, int64_t rows) {
   return hints;
 }
 
-// T5's class puts its sentinels behind the pieces of the file.
-std::shared_ptr<const Tokenizer> read_t5(const std::string& folder, const std::string& path,
-                                         const HuggingFaceHints& hints) {
-  constexpr int64_t kUsualSentinels = 100, kMost = TokenizerOptions::kMostSentinels;
-  const std::string options = folder + "/tokenizer_config.json";
-  const Json given = read_json_if_there(options).value("extra_ids", Json(kUsualSentinels));
-  if (!given.is_number_integer() || given < 0 || given > kMost) {
-    fail(ErrorKind::kData, "[import] ", options, " has extra_ids ", given.dump(),
-         ", expected a number from 0 to ", kMost, '.');
-  }
-  const auto sentinels = given.get<int64_t>();
-  const std::string tokenizer = t5_tokenizer_json(read_file(path), sentinels, path);
-  nlohmann::json vocabulary = nlohmann::json::object();  // an ordered one looks through all keys
-  const Json made = Json::parse(tokenizer);
-  for (const Json& piece : made["model"]["vocab"]) {
-    vocabulary[piece[0].get<std::string>()] = vocabulary.size();
-  }
-  const HuggingFaceIds ids = huggingface_ids(folder, path, vocabulary.dump(), hints);
-  return load_tokenizer(join_huggingface(tokenizer, ids.json()), path);
-}
-
 // True for a file of ours, which an export wrote: it has our ids, unlike those of other systems.
 bool is_own(const std::string& path) {
   if (path.ends_with(".txt")) return true;
@@ -113,8 +93,9 @@ std::string note_of(std::vector<std::string> without_row) {
   const bool other = fs::exists(folder + "/sentencepiece.bpe.model");
   fail(ErrorKind::kData, "[import] ", folder,
        " must have a tokenizer that Tapestry reads (tokenizer.json, tokenizer.model, spiece.model, "
-       "tokenizer.txt, vocab.txt, vocab.json with merges.txt, or source.spm with "
-       "target.spm and vocab.json), got ",
+       "tokenizer.txt, vocab.txt, vocab.json with merges.txt, source.spm with target.spm and "
+       "vocab.json, or sentencepiece.bpe.model of xlm-roberta, camembert or m2m_100 with "
+       "vocab.json), got ",
        other ? "sentencepiece.bpe.model, whose ids are not the model's." : "none.");
 }
 
@@ -125,10 +106,9 @@ TokenizerPair find_tokenizers(const std::string& folder, const Counts& counts,
                               std::vector<std::string>& notes) {
   const auto path = first_of(folder, {"tokenizer.model", "spiece.model", "tokenizer.txt"});
   const bool json = has_huggingface_tokenizer(folder);
-  const std::string type = config.value("model_type", "");
-  if (path && path->ends_with("spiece.model") && !json && (type == "t5" || type == "mt5")) {
-    const auto tokenizer = read_t5(folder, *path, hints_of(config, counts.source_vocab));
-    return {tokenizer, tokenizer};
+  if (!json) {
+    const auto tokenizer = read_pieces(folder, config, hints_of(config, counts.source_vocab));
+    if (tokenizer != nullptr) return {tokenizer, tokenizer};
   }
   if (path && (!json || is_own(*path))) {
     const auto tokenizer = read_padded(*path, counts.source_vocab);

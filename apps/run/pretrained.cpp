@@ -21,9 +21,9 @@ Config config_of_pretrained(const std::string& path) {
   Checkpoint checkpoint(resolve_checkpoint(path));
   Config config = config_of(checkpoint);
   // A classifier that begins with it has the layer of the class that it came as.
-  if (config.model_type == ModelType::kEncoder && !has_pooler(config)) {
+  if (config.model_type == ModelType::kEncoder) {
     const TokenizerPair tokenizers = load_tokenizers(tokenizer_files(checkpoint));
-    config.model.pooler = interop::pooler_of_origin(tokenizers.came_with);
+    interop::class_facts_of_origin(tokenizers.came_with).add_to(config);
   }
   return config;
 }

@@ -6,6 +6,7 @@
 #include "core/base/nearest_name.h"
 #include "core/base/text.h"
 #include "data/tokenizers/huggingface_files.h"
+#include "data/tokenizers/marian.h"
 
 namespace tapestry {
 namespace {
@@ -61,6 +62,17 @@ int32_t language_id(const Tokenizer& tokenizer, const std::string& key, const st
        nearest.empty() ? names.front() : join(nearest, "', '"), "'.");
 }
 
+// The bytes of the tokenizer with other ids.
+std::string with_ids(const Tokenizer& tokenizer, const HuggingFaceIds& ids) {
+  const std::string& bytes = tokenizer.serialized();
+  if (!is_marian(bytes)) {
+    return join_huggingface(split_huggingface(bytes, "the tokenizer").tokenizer, ids.json());
+  }
+  MarianFiles files = split_marian(bytes, "the tokenizer");
+  files.ids = ids;
+  return join_marian(files);
+}
+
 }  // namespace
 
 bool is_language_token(std::string_view token) {
@@ -87,6 +99,12 @@ std::vector<std::string> language_names(const Tokenizer& tokenizer) {
   return names;
 }
 
+HuggingFaceIds ids_of(const Tokenizer& tokenizer) {
+  const std::string& bytes = tokenizer.serialized();
+  return is_marian(bytes) ? split_marian(bytes, "the tokenizer").ids
+                          : split_huggingface(bytes, "the tokenizer").ids;
+}
+
 TokenizerPair with_languages(TokenizerPair tokenizers, const LanguageOptions& options) {
   if (options.source_language.empty() && options.target_language.empty()) return tokenizers;
   const Tokenizer& old = *tokenizers.target;
@@ -97,19 +115,18 @@ TokenizerPair with_languages(TokenizerPair tokenizers, const LanguageOptions& op
   if (!options.target_language.empty()) {
     target = language_id(old, "target_language", options.target_language);
   }
-  HuggingFaceFiles files = split_huggingface(old.serialized(), "the tokenizer");
+  HuggingFaceIds ids = ids_of(old);
   const std::vector<int32_t>& languages = old.special().languages;
   const auto start = old.special().start;
   // mBART's decoder begins with the language itself.
   const bool starts = start && std::ranges::find(languages, *start) != languages.end();
-  std::optional<int64_t>& written = starts ? files.ids.start : files.ids.first;
-  if ((!source || files.ids.language == *source) && (!target || written == *target)) {
+  std::optional<int64_t>& written = starts ? ids.start : ids.first;
+  if ((!source || ids.language == *source) && (!target || written == *target)) {
     return tokenizers;
   }
-  if (source) files.ids.language = *source;
+  if (source) ids.language = *source;
   if (target) written = *target;
-  tokenizers.source = tokenizers.target =
-      load_tokenizer(join_huggingface(files.tokenizer, files.ids.json()), "the tokenizer");
+  tokenizers.source = tokenizers.target = load_tokenizer(with_ids(old, ids), "the tokenizer");
   return tokenizers;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizers/huggingface_files.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
@@ -21,6 +22,9 @@ bool is_language_token(std::string_view token);
 
 /// The languages of a tokenizer, by id; empty if its texts have none around them.
 std::vector<std::string> language_names(const Tokenizer& tokenizer);
+
+/// The ids that a tokenizer of such a model has, as its file says.
+HuggingFaceIds ids_of(const Tokenizer& tokenizer);
 
 /// The tokenizers with these languages around texts. Throws Error(kConfig) for a name that they do
 /// not know, with the nearest ones.

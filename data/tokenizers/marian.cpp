@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "data/files/files.h"
+#include "data/tokenizers/languages.h"
 #include "data/tokenizers/normalization.h"
 #include "data/tokenizers/parts/added_tokens.h"
 #include "data/tokenizers/parts/unicode_text.h"
@@ -145,7 +146,20 @@ class MarianTokenizer : public Tokenizer {
     if (ids.start) special_.start = known("start", *ids.start);
     if (ids.first) special_.first = known("first", *ids.first);
     special_.one_text = TextFrame{{}, {special_.eos}};
-    for (const auto& id : {special_.pad, special_.unk, std::optional(special_.eos)}) {
+    std::vector<std::optional<int32_t>> words = {special_.pad, special_.unk, special_.eos};
+    if (ids.language) {
+      special_.one_text->before = {known("language", *ids.language)};
+      for (int32_t id = 0; id < vocab_size(); ++id) {
+        const auto& text = pieces_[static_cast<size_t>(id)];
+        if (text && text->starts_with("__") && is_language_token(*text)) {
+          special_.languages.push_back(id);
+        }
+      }
+      special_.further = special_.languages;
+      words.push_back(special_.bos);
+      words.insert(words.end(), special_.languages.begin(), special_.languages.end());
+    }
+    for (const auto& id : words) {
       if (id && pieces_[static_cast<size_t>(*id)]) {
         special_words_.add(*id, *pieces_[static_cast<size_t>(*id)]);
       }
@@ -161,7 +175,8 @@ class MarianTokenizer : public Tokenizer {
   // the language to write.
   void encode_section(std::string_view text, int64_t begin,
                       std::vector<PlacedToken>& tokens) const {
-    const size_t close = text.starts_with(">>") ? text.find("<<") : std::string_view::npos;
+    const bool names = !files_.ids.language && text.starts_with(">>");
+    const size_t close = names ? text.find("<<") : std::string_view::npos;
     if (close != std::string_view::npos) {
       const std::string_view code = text.substr(0, close + 2);
       tokens.push_back({id_of(std::string(code)), begin, begin + std::ssize(code)});

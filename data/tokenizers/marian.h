@@ -1,6 +1,7 @@
 // Marian's tokenizers, which OPUS-MT's folders have: SentencePiece cuts a text into pieces, and a
 // vocabulary of its own, {piece: id}, gives them their ids. The two sides have a SentencePiece
-// model each, and most often one vocabulary.
+// model each, and most often one vocabulary. M2M100's are of the same kind, with a language in
+// front of texts.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ namespace tapestry {
 struct MarianFiles {
   std::string pieces;      ///< the bytes of source.spm or target.spm
   std::string vocabulary;  ///< the bytes of vocab.json or target_vocab.json
-  HuggingFaceIds ids;
+  HuggingFaceIds ids;      ///< with a language it is M2M100's, whose "__xx__" name languages
 };
 
 /// The bytes from which load_tokenizer() builds the tokenizer of a side.

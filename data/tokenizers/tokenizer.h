@@ -198,9 +198,10 @@ struct TokenizerPair {
 
 /// The names that TokenizerPair::files() may use.
 inline const std::vector<std::string> kTokenizerFileNames = {
-    "tokenizer.model", "source.model",    "target.model",       "tokenizer.txt", "source.txt",
-    "target.txt",      "tokenizer.json",  "tokenizer_ids.json", "source.json",   "source_ids.json",
-    "target.json",     "target_ids.json", "source.marian",      "target.marian", "came_with.json"};
+    "tokenizer.model",  "source.model",    "target.model",   "tokenizer.txt",
+    "source.txt",       "target.txt",      "tokenizer.json", "tokenizer_ids.json",
+    "source.json",      "source_ids.json", "target.json",    "target_ids.json",
+    "tokenizer.marian", "source.marian",   "target.marian",  "came_with.json"};
 
 /// Inverse of TokenizerPair::files(). Throws Error(kData) if no set of names is complete.
 TokenizerPair load_tokenizers(const std::map<std::string, std::string>& files);

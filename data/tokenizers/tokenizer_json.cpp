@@ -296,11 +296,67 @@ std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame,
   return file.dump() + "\n";
 }
 
+std::string unigram_json(const UnigramFile& file) {
+  Json pieces = Json::array(), added = Json::array(), special = Json::object();
+  for (size_t id = 0; id < file.pieces.size(); ++id) {
+    const Piece& piece = file.pieces[id];
+    pieces.push_back({piece.text, piece.score});
+    if (piece.type != SentencePieceModel::kControl && piece.type != SentencePieceModel::kUnknown) {
+      continue;
+    }
+    added.push_back({{"id", id},
+                     {"content", piece.text},
+                     {"single_word", false},
+                     {"lstrip", piece.text == "<mask>"},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
+  const auto add = [&](Json& parts, const std::vector<int32_t>& ids) {
+    for (const int32_t id : ids) {
+      const std::string& piece = file.pieces[static_cast<size_t>(id)].text;
+      parts.push_back({{"SpecialToken", {{"id", piece}, {"type_id", 0}}}});
+      special[piece] = {{"id", piece}, {"ids", {id}}, {"tokens", {piece}}};
+    }
+  };
+  const auto text = [](const char* id) { return Json{{"Sequence", {{"id", id}, {"type_id", 0}}}}; };
+  Json one = Json::array(), two = Json::array();
+  for (Json* const parts : {&one, &two}) {
+    add(*parts, file.before);
+    parts->push_back(text("A"));
+  }
+  add(one, file.after);
+  add(two, file.between);
+  two.push_back(text("B"));
+  add(two, file.after);
+  Json normalizers = Json::array();
+  add_charsmap(file.charsmap, normalizers);
+  const Json json = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", added},
+                     {"normalizer", normalizers.empty() ? Json() : normalizers[0]},
+                     {"pre_tokenizer", sequence("pretokenizers", {{{"type", "WhitespaceSplit"}},
+                                                                  metaspace(/*prefix=*/true)})},
+                     {"post_processor",
+                      {{"type", "TemplateProcessing"},
+                       {"single", one},
+                       {"pair", two},
+                       {"special_tokens", special}}},
+                     {"decoder", metaspace(/*prefix=*/true)},
+                     {"model",
+                      {{"type", "Unigram"},
+                       {"unk_id", file.unk},
+                       {"vocab", std::move(pieces)},
+                       {"byte_fallback", false}}}};
+  return json.dump(2) + "\n";
+}
+
 std::string t5_tokenizer_json(const std::string& bytes, int64_t sentinels,
                               const std::string& name) {
   SentencePieceModel model = SentencePieceModel::parse(bytes, name);
   constexpr const char* kSpecial[] = {"<pad>", "</s>", "<unk>"};
-  constexpr size_t kUnk = 2;
+  constexpr int32_t kEos = 1, kUnk = 2;
   for (size_t id = 0; id < std::size(kSpecial); ++id) {
     if (id < model.pieces.size() && model.pieces[id].text == kSpecial[id]) continue;
     fail(ErrorKind::kData, "[tokenizer] ", name, " must begin with <pad>, </s> and <unk>, got '",
@@ -312,46 +368,11 @@ std::string t5_tokenizer_json(const std::string& bytes, int64_t sentinels,
   for (int64_t i = sentinels; i-- > 0;) {
     model.pieces.push_back({sentinel_piece(i), 0, SentencePieceModel::kControl});
   }
-  Json pieces = Json::array(), added = Json::array();
-  for (size_t id = 0; id < model.pieces.size(); ++id) {
-    const Piece& piece = model.pieces[id];
-    pieces.push_back({piece.text, piece.score});
-    if (piece.type != SentencePieceModel::kControl && piece.type != SentencePieceModel::kUnknown) {
-      continue;
-    }
-    added.push_back({{"id", id},
-                     {"content", piece.text},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
-  }
-  Json normalizers = Json::array();
-  add_charsmap(model.charsmap, normalizers);
-  const Json end = {{"SpecialToken", {{"id", kSpecial[1]}, {"type_id", 0}}}};
-  const auto text = [](const char* id) { return Json{{"Sequence", {{"id", id}, {"type_id", 0}}}}; };
-  const Json json = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", added},
-      {"normalizer", normalizers.empty() ? Json() : normalizers[0]},
-      {"pre_tokenizer",
-       sequence("pretokenizers", {{{"type", "WhitespaceSplit"}}, metaspace(/*prefix=*/true)})},
-      {"post_processor",
-       {{"type", "TemplateProcessing"},
-        {"single", {text("A"), end}},
-        {"pair", {text("A"), end, text("B"), end}},
-        {"special_tokens",
-         {{kSpecial[1], {{"id", kSpecial[1]}, {"ids", {1}}, {"tokens", {kSpecial[1]}}}}}}}},
-      {"decoder", metaspace(/*prefix=*/true)},
-      {"model",
-       {{"type", "Unigram"},
-        {"unk_id", kUnk},
-        {"vocab", std::move(pieces)},
-        {"byte_fallback", false}}}};
-  return json.dump(2) + "\n";
+  return unigram_json({.pieces = std::move(model.pieces),
+                       .charsmap = std::move(model.charsmap),
+                       .unk = kUnk,
+                       .between = {kEos},
+                       .after = {kEos}});
 }
 
 }  // namespace tapestry

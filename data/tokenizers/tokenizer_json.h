@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace tapestry {
@@ -17,6 +18,19 @@ namespace tapestry {
 /// symbols; without it, throws Error(kData) if there are symbols.
 std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame,
                            bool cuts_at_symbols = false);
+
+/// A unigram model whose pieces have ids of their own, as the classes of transformers read it: a
+/// text is split at white space, and each word begins with U+2581.
+struct UnigramFile {
+  std::vector<SentencePieceModel::Piece> pieces =
+      {};                     ///< by id; unknown and control pieces are special
+  std::string charsmap = {};  ///< as in SentencePieceModel
+  int32_t unk = 0;
+  /// Ids around a text, and between two.
+  std::vector<int32_t> before = {}, between = {}, after = {};
+};
+/// Its bytes of tokenizer.json.
+std::string unigram_json(const UnigramFile& file);
 
 /// The bytes of tokenizer.json that T5's class makes of the spiece.model `bytes`, which has pad,
 /// eos and unk as its first pieces: `sentinels` "<extra_id_i>" stand behind its pieces, the first

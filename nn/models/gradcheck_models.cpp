@@ -265,6 +265,10 @@ void add_layers_that_differ(Cases& cases, const Inputs& in) {
   neox.partial_rotary_factor = 0.5;
   neox.recompute = true;
   cases.push_back(language_model_case(in, "LanguageModel, GPT-NeoX", neox, true));
+  ModelOptions gptj = neox;
+  gptj.shared_norm = true;
+  gptj.attention_bias = AttentionBias::kNone;
+  cases.push_back(language_model_case(in, "LanguageModel, GPT-J", gptj, true));
   ModelOptions modern = o;
   modern.norm = NormKind::kLayer;
   modern.embedding_norm = true;
@@ -297,7 +301,14 @@ void add_masked_models(Cases& cases, const Inputs& in) {
   cases.push_back(classifier_case(in, "SequenceClassifier, DistilBERT", distil));
   modern.pooler = Pooler::kNormed;
   modern.bias = false;
+  modern.class_pooling = TextPooling::kMean;
   cases.push_back(classifier_case(in, "SequenceClassifier, ModernBERT", modern));
+  ModelOptions behind_it = modern;
+  behind_it.pooled_tokens = true;
+  cases.push_back(tokens_case(in, "TokenClassifier, ModernBERT", behind_it));
+  ModelOptions narrow = bert;
+  narrow.embedding_size = 3;
+  cases.push_back(language_model_case(in, "LanguageModel, ELECTRA", narrow, false));
   cases.push_back(embedder_case(in, "TextEmbedder", bert));
   ModelOptions last = modern;
   last.text_pooling = TextPooling::kLast;

@@ -55,12 +55,12 @@ std::vector<int64_t> ends_of_rows(const Tensor& targets, int32_t no_target) {
 
 MaskedHead::MaskedHead(const ModelOptions& o, int64_t vocab, const ParamScope& scope)
     : dense({.in = o.hidden_size,
-             .out = o.hidden_size,
+             .out = o.embedding_width(),
              .bias = o.bias,
              .activation = o.hidden_act.activation,
              .init = matrix_init(o)},
             scope / "dense"),
-      norm(o.hidden_size, norm_options(o), scope / "norm"),
+      norm(o.embedding_width(), norm_options(o), scope / "norm"),
       bias(scope.create("bias", {vocab}, Init::zeros())) {}
 
 namespace {
@@ -227,7 +227,7 @@ SequenceClassifier::SequenceClassifier(const ModelOptions& o,
 
 Var SequenceClassifier::operator()(const Tensor& ids, const Tensor& lengths,
                                    const Tensor& segments) const {
-  return head(trunk(ids, lengths, segments));
+  return head(trunk(ids, lengths, segments), lengths);
 }
 
 }  // namespace tapestry

@@ -11,7 +11,7 @@
 namespace tapestry {
 
 /// The head of a masked model (Devlin et al. 2019): transforms a hidden state by
-/// norm(act(dense(x))) before the classifier, and holds the classifier's bias.
+/// norm(act(dense(x))), as wide as the embeddings, before the classifier, and holds its bias.
 struct MaskedHead {
   MaskedHead(const ModelOptions& options, int64_t vocab, const ParamScope& scope);
   Var operator()(const Var& x) const { return norm(dense(x)); }
@@ -113,7 +113,7 @@ class LanguageModelSteps : public NextToken {
   LanguageModel::State state_;
 };
 
-/// A trunk with a classifier of its first token (Devlin et al. 2019).
+/// A trunk with a classifier of its first token (Devlin et al. 2019), or of the mean of all.
 struct SequenceClassifier {
   SequenceClassifier(const ModelOptions& options, const LanguageModel::Vocabulary& vocabulary,
                      int64_t classes, const ParamScope& scope);

@@ -83,6 +83,9 @@ void validate_norms(const ModelOptions& o, const OptionReport& report) {
   const bool pre = o.norm_position == NormPosition::kPre;
   report.expect(pre || !o.parallel_residual, "parallel_residual", "needs norm_position pre, got ",
                 name_of(o.norm_position), '.');
+  report.expect(o.parallel_residual || !o.shared_norm, "shared_norm",
+                "needs parallel_residual: others do not read the same.");
+  report.expect(o.first_norm || !o.shared_norm, "shared_norm", "must be false without first_norm.");
   report.expect(pre || o.first_norm, "first_norm", "must be true without norm_position pre, got ",
                 name_of(o.norm_position), '.');
   report.expect(o.norm != NormKind::kBatch || !o.norm_unit_offset, "norm_unit_offset",
@@ -151,9 +154,10 @@ void ModelOptions::validate(const OptionReport& report) const {
     }
   }
   const bool fairseq = position_embedding == PositionEmbedding::kFairseq;
-  report.expect(!fairseq || (hidden_size % 2 == 0 && hidden_size > 2), "hidden_size",
+  const char* const width = embedding_size > 0 ? "embedding_size" : "hidden_size";
+  report.expect(!fairseq || (embedding_width() % 2 == 0 && embedding_width() > 2), width,
                 "must be even and more than 2 for sinusoidal positions of fairseq's, got ",
-                hidden_size, '.');
+                embedding_width(), '.');
   report.expect(attention_scale >= 0, "attention_scale", "must be at least 0, got ",
                 attention_scale, '.');
   report.expect(attention_scale == 0 || kv_latent_size == 0, "attention_scale",
@@ -173,8 +177,11 @@ void ModelOptions::validate(const OptionReport& report) const {
                   "must be more than half of relative_attention_num_buckets, got ",
                   relative_attention_max_distance, " and ", buckets, '.');
   }
-  report.expect(position_embedding != PositionEmbedding::kSinusoidal || hidden_size % 2 == 0,
-                "hidden_size", "must be even for sinusoidal positions, got ", hidden_size, '.');
+  report.expect(position_embedding != PositionEmbedding::kSinusoidal || embedding_width() % 2 == 0,
+                width, "must be even for sinusoidal positions, got ", embedding_width(), '.');
+  report.expect(embedding_size == 0 || transformed_head, "embedding_size",
+                "must be 0 with masked_head linear, which reads as wide as hidden_size, got ",
+                embedding_size, '.');
 }
 
 MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t branches) {
@@ -260,8 +267,12 @@ Residual::Options residual_options(const ModelOptions& o) {
 }
 
 Residual::Options first_residual_options(const ModelOptions& o) {
+  return o.first_norm ? residual_options(o) : unnormed_residual_options(o);
+}
+
+Residual::Options unnormed_residual_options(const ModelOptions& o) {
   Residual::Options options = residual_options(o);
-  if (!o.first_norm) options.position = NormPosition::kNone;
+  options.position = NormPosition::kNone;
   return options;
 }
 

@@ -47,8 +47,9 @@ constexpr const char* name_of(DecoderSelfAttention kind) {
   return nullptr;
 }
 
-/// What a classifier of texts reads: act(dense(x_0)), with tanh (BERT), relu (DistilBERT) or gelu
-/// (ELECTRA), or norm(gelu(dense(x_0))) (ModernBERT).
+/// What a classifier of texts reads: act(dense(x)), with tanh (BERT), relu (DistilBERT) or gelu
+/// (ELECTRA), or norm(gelu(dense(x))) (ModernBERT), where x is the first token's vector, or the
+/// mean of all.
 enum class Pooler { kTanh, kRelu, kGelu, kNormed };
 
 /// Which of a text's token vectors become its own: their mean, the first's, or the last's.
@@ -85,9 +86,10 @@ struct ModelOptions {
   std::optional<bool> final_norm = {};  ///< a norm behind each stack; unset: in pre-norm models
   double norm_eps = 1e-5;
   bool norm_unit_offset = false;  ///< weights of norms are stored as w - 1 (Gemma)
-  /// A layer's sub-layers read one norm's input and are added together (GPT-NeoX); pre-norm only.
+  /// A layer's sub-layers read the same input and are added together (GPT-NeoX); pre-norm only.
   bool parallel_residual = false;
-  bool first_norm = true;  ///< a norm before the first sub-layer of a stack (not ModernBERT's)
+  bool shared_norm = false;  ///< one norm of that input for both (GPT-J), not one for each
+  bool first_norm = true;    ///< a norm before the first sub-layer of a stack (not ModernBERT's)
   RunningVariance norm_running_variance = RunningVariance::kUnbiased;  ///< of batch norms
   double norm_momentum = 0.1;  ///< the batch's share of their running statistics
   bool bias = true;            ///< linear layers and layer norms of the trunk have one
@@ -106,8 +108,11 @@ struct ModelOptions {
   /// one (relative_bucket()).
   int64_t relative_attention_num_buckets = 32;
   int64_t relative_attention_max_distance = 128;
-  int64_t type_vocab_size = 0;      ///< number of segment embeddings (BERT's 2); 0: none
-  bool embedding_norm = false;      ///< norm of the summed embeddings (BERT)
+  int64_t type_vocab_size = 0;  ///< number of segment embeddings (BERT's 2); 0: none
+  bool embedding_norm = false;  ///< norm of the summed embeddings (BERT)
+  /// Width of an encoder's tables, whose sum a matrix widens (ALBERT, ELECTRA): its masked head is
+  /// as narrow; 0: hidden_size, without that matrix.
+  int64_t embedding_size = 0;
   bool tie_word_embeddings = true;  ///< classifier = target embedding (= source embedding)
   /// With one vocabulary an untied encoder-decoder has one embedding table for both sides, too.
   bool share_encoder_decoder_embeddings = false;
@@ -130,8 +135,10 @@ struct ModelOptions {
   int64_t patch_size = 16;        ///< side in pixels of a Vision Transformer's patches
   bool pooled_head = true;        ///< its head has a hidden layer: an MLP, else linear
   Pooler pooler = Pooler::kTanh;  ///< the hidden layer in front of a classifier of texts
-  TextPooling text_pooling = TextPooling::kMean;
-  bool unit_vectors = true;  ///< the vectors of texts have length 1
+  bool pooled_tokens = false;     ///< classes of tokens and spans are read behind it, too
+  TextPooling class_pooling = TextPooling::kFirst;  ///< what the pooler of a text reads
+  TextPooling text_pooling = TextPooling::kMean;    ///< what becomes a text's vector
+  bool unit_vectors = true;                         ///< the vectors of texts have length 1
   /// Of the dense layer behind the pooling, and so of the vectors; 0: no such layer.
   int64_t vector_size = 0;
   bool vector_tanh = true;  ///< that layer ends in tanh
@@ -161,6 +168,7 @@ struct ModelOptions {
   }
 
   Initializer chosen_initializer() const;
+  int64_t embedding_width() const { return embedding_size > 0 ? embedding_size : hidden_size; }
   /// K; of a model with attention.
   int64_t chosen_head_size() const {
     return head_size > 0 ? head_size : hidden_size / num_attention_heads;
@@ -198,6 +206,8 @@ Norm::Options norm_options(const ModelOptions& options);
 Residual::Options residual_options(const ModelOptions& options);
 /// That of a layer's first sub-layer.
 Residual::Options first_residual_options(const ModelOptions& options);
+/// That of a sub-layer whose input is normalised already.
+Residual::Options unnormed_residual_options(const ModelOptions& options);
 
 /// Cache bytes of one token in the self-attention of one layer: 2G * K numbers, or C + R, or D of a
 /// recurrence.

@@ -48,13 +48,17 @@ Tensor smoothing_factors(const Shape& shape, const Tensor& length_of_rows,
 SpanExtractor::SpanExtractor(const ModelOptions& o, const LanguageModel::Vocabulary& vocabulary,
                              const ParamScope& scope)
     : trunk(o, word_table(o, vocabulary.size, scope / "embedding"), /*causal=*/false, scope),
+      pooler(token_pooler(o, scope)),
+      dropout(o.dropout),
       head({.in = o.hidden_size, .out = 2, .bias = false, .init = matrix_init(o), .hidden = false},
            scope / "span_head") {}
 
 Var SpanExtractor::operator()(const Tensor& ids, const Tensor& lengths,
                               const Tensor& segments) const {
   const Device device = ids.device();
-  const Var logits = permute(head(trunk(ids, lengths.to(device), segments)), {2, 0, 1});
+  Var x = trunk(ids, lengths.to(device), segments);
+  if (pooler) x = tapestry::dropout((*pooler)(x), dropout);
+  const Var logits = permute(head(x), {2, 0, 1});
   const Tensor mask = padding_mask(lengths, ids.shape()[1]);
   return masked_fill(logits, mask.to(device), kPaddingLogit);
 }

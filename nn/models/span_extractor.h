@@ -9,7 +9,7 @@
 namespace tapestry {
 
 /// A trunk with a linear layer that gives each token a logit to be the first of the span and one to
-/// be the last (Devlin et al. 2019, 4.2).
+/// be the last (Devlin et al. 2019, 4.2), behind the pooler with ModelOptions::pooled_tokens.
 struct SpanExtractor {
   SpanExtractor(const ModelOptions& options, const LanguageModel::Vocabulary& vocabulary,
                 const ParamScope& scope);
@@ -24,7 +24,9 @@ struct SpanExtractor {
                     const Tensor& labels, const CrossEntropyOptions& options) const;
 
   Trunk trunk;
-  Linear head;  ///< (D -> 2), without a bias, which no softmax sees
+  std::optional<PoolerLayer> pooler;
+  double dropout;  ///< behind the pooler only
+  Linear head;     ///< (D -> 2), without a bias, which no softmax sees
 };
 
 /// Tokens [first, last] of a row. The score is the sum of the two logits.

@@ -8,34 +8,6 @@
 namespace tapestry {
 namespace {
 
-// Which tokens of a row count: 1 or 0, (B, 1, T), exact in every type; and what their sum is
-// multiplied by, (B, 1).
-struct PooledTokens {
-  PooledTokens(TextPooling pooling, const Tensor& lengths, int64_t width)
-      : chosen(Tensor::zeros({lengths.numel(), 1, width}, DType::kFloat32)),
-        scales(Tensor::full({lengths.numel(), 1}, 1, DType::kFloat32)) {
-    if (!ShapesOnly::has_memory(chosen.bytes())) return;
-    for (int64_t row = 0; row < lengths.numel(); ++row) {
-      const int64_t length = lengths.data<int32_t>()[row];
-      float* const tokens = chosen.data<float>() + row * width;
-      switch (pooling) {
-        case TextPooling::kMean:
-          std::fill_n(tokens, length, 1.F);
-          scales.data<float>()[row] = 1.F / static_cast<float>(length);
-          break;
-        case TextPooling::kFirst:
-          tokens[0] = 1;
-          break;
-        case TextPooling::kLast:
-          tokens[length - 1] = 1;
-          break;
-      }
-    }
-  }
-
-  Tensor chosen, scales;
-};
-
 // x / |x|: an RMS norm with the weight 1 / sqrt(D). The smallest eps that float32 knows keeps a row
 // of zeros at zero.
 Var unit_rows(const Var& x) {
@@ -99,12 +71,9 @@ TextEmbedder::TextEmbedder(const ModelOptions& o, const LanguageModel::Vocabular
 
 Var TextEmbedder::operator()(const Tensor& ids, const Tensor& lengths) const {
   const Var hidden = trunk(ids, lengths.to(ids.device()));
-  const PooledTokens pooled(pooling, lengths, ids.shape()[1]);
-  const Var chosen(pooled.chosen.to(hidden.dtype()).to(ids.device()));
-  const Var sums = reshape(matmul(chosen, hidden), {ids.shape()[0], hidden.shape().cols()});
-  const DType wide = wider(hidden.dtype());
-  Var vectors = convert(sums, wide) * Var(pooled.scales.to(wide).to(ids.device()));
+  Var vectors = pooled_texts(hidden, lengths, pooling);
   if (dense) {
+    const DType wide = vectors.dtype();
     vectors = convert((*dense)(convert(vectors, hidden.dtype())), wide);
     if (dense_tanh) vectors = tanh(vectors);
   }

@@ -5,7 +5,8 @@
 
 namespace tapestry {
 
-/// A trunk with a linear layer that gives each token its logits (Devlin et al. 2019, 5.3).
+/// A trunk with a linear layer that gives each token its logits (Devlin et al. 2019, 5.3), behind
+/// the pooler with ModelOptions::pooled_tokens.
 struct TokenClassifier {
   TokenClassifier(const ModelOptions& options, const LanguageModel::Vocabulary& vocabulary,
                   int64_t classes, const ParamScope& scope);
@@ -21,6 +22,7 @@ struct TokenClassifier {
   static constexpr int32_t kNone = -1;
 
   Trunk trunk;
+  std::optional<PoolerLayer> pooler;
   double dropout;
   Linear head;  ///< (D -> classes)
 };

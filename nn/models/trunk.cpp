@@ -10,14 +10,12 @@ PositionTable position_table(const ModelOptions& o, const ParamScope& scope) {
   switch (o.position_embedding) {
     case PositionEmbedding::kSinusoidal:
       return {o.max_position_embeddings,
-              [size = o.hidden_size, dtype = scope.dtype(), device = scope.device()](int64_t rows) {
-                return sinusoidal_positions(rows, size, dtype, device);
-              }};
+              [size = o.embedding_width(), dtype = scope.dtype(), device = scope.device()](
+                  int64_t rows) { return sinusoidal_positions(rows, size, dtype, device); }};
     case PositionEmbedding::kFairseq:
       return {o.max_position_embeddings,
-              [size = o.hidden_size, dtype = scope.dtype(), device = scope.device()](int64_t rows) {
-                return fairseq_positions(rows, size, dtype, device);
-              }};
+              [size = o.embedding_width(), dtype = scope.dtype(), device = scope.device()](
+                  int64_t rows) { return fairseq_positions(rows, size, dtype, device); }};
     case PositionEmbedding::kLearned:
       return PositionTable(embedding_table(o, o.max_position_embeddings, scope / "positions"));
     case PositionEmbedding::kRope:
@@ -33,19 +31,32 @@ InputEmbedding::InputEmbedding(const ModelOptions& o, const WeightMatrix& table,
                                const ParamScope& scope)
     : table(table),
       positions(position_table(o, scope)),
-      options{.scale = o.scale_embeddings ? std::sqrt(double(o.hidden_size)) : 1.0,
+      options{.scale = o.scale_embeddings ? std::sqrt(double(o.embedding_width())) : 1.0,
               .dropout = o.dropout,
               .position_offset = 0} {
   if (o.type_vocab_size > 0) {
     segment_table = embedding_table(o, o.type_vocab_size, scope / "segments");
   }
   if (o.embedding_norm) {
-    norm.emplace_back(o.hidden_size, norm_options(o), scope / "embedding_norm");
+    norm.emplace_back(o.embedding_width(), norm_options(o), scope / "embedding_norm");
+  }
+  if (o.embedding_size > 0) {
+    projection.emplace(Linear::Options{.in = o.embedding_size,
+                                       .out = o.hidden_size,
+                                       .init = matrix_init(o),
+                                       .adaptable = false,
+                                       .hidden = false},
+                       scope / "embedding_projection");
   }
 }
 
 Var InputEmbedding::operator()(const Tensor& ids, const Positions& at,
                                const Tensor& segments) const {
+  const Var x = narrow(ids, at, segments);
+  return projection ? (*projection)(x) : x;
+}
+
+Var InputEmbedding::narrow(const Tensor& ids, const Positions& at, const Tensor& segments) const {
   EmbeddingOptions at_offset = options;
   at_offset.position_offset = at.first;
   at_offset.position_offsets = at.firsts;
@@ -66,8 +77,10 @@ EncoderLayer::EncoderLayer(const ModelOptions& o, const ParamScope& scope)
     : self_attention(o, 2 * o.num_hidden_layers, scope / "self_attention"),
       self_attention_norm(first_residual_options(o), scope / "self_attention_norm"),
       feed_forward(feed_forward_options(o, 2 * o.num_hidden_layers), scope / "feed_forward"),
-      feed_forward_norm(residual_options(o), scope / "feed_forward_norm"),
-      parallel(o.parallel_residual) {}
+      feed_forward_norm(o.shared_norm ? unnormed_residual_options(o) : residual_options(o),
+                        scope / "feed_forward_norm"),
+      parallel(o.parallel_residual),
+      shared_norm(o.shared_norm) {}
 
 Var EncoderLayer::operator()(const Var& x, const Tensor& lengths, bool causal,
                              const AttentionContext& context) const {

@@ -2,6 +2,7 @@
 // causal language model (GPT-2, Llama) and a masked one (BERT) without their heads.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "nn/attention/position_table.h"
@@ -11,12 +12,13 @@
 
 namespace tapestry {
 
-/// The table (max_position_embeddings, D) that is added to token embeddings: learned
+/// The table (max_position_embeddings, E) that is added to token embeddings: learned
 /// ("<scope>.positions.weight"), or sinusoidal, which grows. Undefined if attention computes
 /// positions, or if there are none.
 PositionTable position_table(const ModelOptions& options, const ParamScope& scope);
 
-/// Token embedding with positions, segments, norm and dropout.
+/// Token embedding with positions, segments, norm and dropout, and, if its tables are narrow, the
+/// matrix that widens it.
 struct InputEmbedding {
   InputEmbedding(const ModelOptions& options, const WeightMatrix& table, const ParamScope& scope);
   /// ids (B, T); segments (B, T) in [0, type_vocab_size), or undefined: all 0 -> (B, T, D).
@@ -27,7 +29,12 @@ struct InputEmbedding {
   Var segment_table;
   PositionTable positions;
   EmbeddingOptions options;
-  std::vector<Norm> norm;  ///< one with embedding_norm, else none
+  std::vector<Norm> norm;            ///< one with embedding_norm, else none
+  std::optional<Linear> projection;  ///< (E -> D) with embedding_size, "embedding_projection"
+
+ private:
+  /// (B, T, E).
+  Var narrow(const Tensor& ids, const Positions& positions, const Tensor& segments) const;
 };
 
 /// Self-attention and feed-forward network (Vaswani et al. 2017, 3.1).
@@ -44,12 +51,18 @@ struct EncoderLayer {
   Residual self_attention_norm;
   FeedForward feed_forward;
   Residual feed_forward_norm;
-  bool parallel;  ///< ModelOptions::parallel_residual
+  bool parallel;     ///< ModelOptions::parallel_residual
+  bool shared_norm;  ///< self_attention_norm is that of both
 
  private:
   /// x and what `attend` and the feed-forward network add to it.
   template <class F>
   Var run(const Var& x, F&& attend) const {
+    if (shared_norm) {
+      const Var y = (*self_attention_norm.norm)(x);
+      return x + dropout(attend(y), self_attention_norm.dropout) +
+             feed_forward_norm.branch(y, feed_forward);
+    }
     if (parallel) {
       return x + self_attention_norm.branch(x, attend) + feed_forward_norm.branch(x, feed_forward);
     }
@@ -74,7 +87,7 @@ struct EncoderStack {
 };
 
 struct Trunk {
-  /// A stack over the embedding `table` (V, D).
+  /// A stack over the embedding `table` (V, E).
   Trunk(const ModelOptions& options, const WeightMatrix& table, bool causal,
         const ParamScope& scope);
   /// ids (B, T) int32, lengths (B) or undefined, segments as in InputEmbedding -> (B, T, D). What

@@ -11,7 +11,8 @@ extern const Architecture kDistilBert, kElectra, kModernBert;
 extern const Architecture kPegasus, kBart, kMbart, kM2m100;
 extern const Architecture kT5, kMt5;
 extern const Architecture kVit, kDeit;
-extern const Architecture kOpt, kStarcoder2;
+extern const Architecture kOpt, kStarcoder2, kGptBigCode;
+extern const Architecture kGptj, kPhi, kPhi3, kCohere, kCohere2;
 
 namespace {
 
@@ -54,6 +55,9 @@ constexpr OffOption kOff[] = {
     {"output_bias", "false"},
     {"masked_head", "transform"},
     {"pooler", "tanh", "type", "encoder"},
+    {"pooled_tokens", "false", "type", "encoder"},
+    {"classifier_pooling", "cls", "type", "encoder"},
+    {"embedding_size", "0", "type", "encoder"},
     {"distillation_token", "false", "type", "vit"},
     {"attention_bias", "auto"},
     {"qk_norm", "none"},
@@ -64,6 +68,7 @@ constexpr OffOption kOff[] = {
     {"partial_rotary_factor", "1", "position_embedding", "rope"},
     {"norm_unit_offset", "false"},
     {"parallel_residual", "false", "norm_position", "pre"},
+    {"shared_norm", "false", "norm_position", "pre"},
     {"first_norm", "true", "norm_position", "pre"},
     {"logit_scale", "1"},
     {"logit_softcap", "0"},
@@ -123,11 +128,11 @@ bool is_carried_otherwise(const std::string& key) {
 
 const std::vector<const Architecture*>& architectures() {
   static const std::vector<const Architecture*> all = {
-      &kGpt2,       &kLlama,      &kMistral,    &kQwen2,   &kQwen3,     &kBert,
-      &kRoberta,    &kXlmRoberta, &kCamembert,  &kMarian,  &kPegasus,   &kBart,
-      &kMbart,      &kM2m100,     &kT5,         &kMt5,     &kVit,       &kGemma,
-      &kGemma2,     &kGemma3,     &kOlmo2,      &kSmolLm3, &kGptNeox,   &kOpt,
-      &kDistilBert, &kElectra,    &kModernBert, &kDeit,    &kStarcoder2};
+      &kGpt2,       &kLlama,      &kMistral, &kQwen2,      &kQwen3,   &kBert,       &kRoberta,
+      &kXlmRoberta, &kCamembert,  &kMarian,  &kPegasus,    &kBart,    &kMbart,      &kM2m100,
+      &kT5,         &kMt5,        &kVit,     &kGemma,      &kGemma2,  &kGemma3,     &kOlmo2,
+      &kSmolLm3,    &kGptNeox,    &kOpt,     &kDistilBert, &kElectra, &kModernBert, &kDeit,
+      &kStarcoder2, &kGptBigCode, &kGptj,    &kPhi,        &kPhi3,    &kCohere,     &kCohere2};
   return all;
 }
 

@@ -1,23 +1,28 @@
-// Causal models with LayerNorms and biases: GPT-2, GPT-NeoX (Pythia), OPT and StarCoder 2.
+// Causal models with LayerNorms and biases: GPT-2, GPT-BigCode (StarCoder), GPT-NeoX (Pythia), OPT
+// and StarCoder 2.
 #include "apps/interop/architectures/causal_keys.h"
 
 namespace tapestry::interop {
 namespace {
 
-constexpr KeyRow kGpt2Keys[] = {
-    {"n_positions", "max_position_embeddings", "1024"},
-    {"n_embd", "hidden_size", "768"},
-    {"n_layer", "num_hidden_layers", "12"},
-    {"n_head", "num_attention_heads", "12"},
-    {"n_inner", "intermediate_size", "null"},
-    {"activation_function", "hidden_act", "\"gelu_new\""},
-    {"resid_pdrop", "dropout", "0.1"},
-    {"embd_pdrop", "dropout", "0.1", 0, true},
-    {"attn_pdrop", "attention_dropout", "0.1"},
-    {"layer_norm_epsilon", "norm_eps", "1e-05"},
-    {"initializer_range", "initializer_range", "0.02"},
-    {"tie_word_embeddings", "tie_word_embeddings", "true"},
-};
+constexpr std::array<KeyRow, 12> gpt2_keys(const char* act) {
+  return {{
+      {"n_positions", "max_position_embeddings", "1024"},
+      {"n_embd", "hidden_size", "768"},
+      {"n_layer", "num_hidden_layers", "12"},
+      {"n_head", "num_attention_heads", "12"},
+      {"n_inner", "intermediate_size", "null"},
+      {"activation_function", "hidden_act", act},
+      {"resid_pdrop", "dropout", "0.1"},
+      {"embd_pdrop", "dropout", "0.1", 0, true},
+      {"attn_pdrop", "attention_dropout", "0.1"},
+      {"layer_norm_epsilon", "norm_eps", "1e-05"},
+      {"initializer_range", "initializer_range", "0.02"},
+      {"tie_word_embeddings", "tie_word_embeddings", "true"},
+  }};
+}
+constexpr auto kGpt2Keys = gpt2_keys("\"gelu_new\"");
+constexpr auto kBigCodeKeys = gpt2_keys("\"gelu_pytorch_tanh\"");
 constexpr FixedKey kGpt2Fixed[] = {
     {"scale_attn_weights", "true", "true"},
     {"scale_attn_by_inverse_layer_idx", "false", "false"},
@@ -47,11 +52,45 @@ constexpr TensorRow kGpt2Tensors[] = {
      &ModelFacts::untied},
 };
 
+// Queries are as many as hidden_size; keys and values have one head for all.
+constexpr TensorRow kBigCodeTensors[] = {
+    {"transformer.wte.weight", "embedding.weight", "V", "D"},
+    {"transformer.wpe.weight", "positions.weight", "P", "D"},
+    {"transformer.h.#.ln_1.*", "layers.#.self_attention_norm.*", "D"},
+    {"transformer.h.#.attn.c_attn.*", "layers.#.self_attention.qkv.*", "QKK", "D"},
+    {"transformer.h.#.attn.c_proj.*", "layers.#.self_attention.out.*", "D", "D"},
+    {"transformer.h.#.ln_2.*", "layers.#.feed_forward_norm.*", "D"},
+    {"transformer.h.#.mlp.c_fc.*", "layers.#.feed_forward.up.*", "F", "D"},
+    {"transformer.h.#.mlp.c_proj.*", "layers.#.feed_forward.down.*", "D", "F"},
+    {"transformer.ln_f.*", "norm.*", "D"},
+    {"lm_head.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::untied},
+};
+constexpr FixedKey kBigCodeFixed[] = {
+    {"multi_query", "true", "true"},
+    {"scale_attn_weights", "true", "true"},
+    {"add_cross_attention", "false", "false"},
+};
+
 void read_gpt2(const Json& theirs, Json& model, Reasons&) {
   const auto inner = theirs.find("n_inner");
   if (inner == theirs.end() || inner->is_null()) {
     model["intermediate_size"] = 4 * model.at("hidden_size").get<int64_t>();
   }
+}
+
+void read_bigcode(const Json& theirs, Json& model, Reasons& reasons) {
+  read_gpt2(theirs, model, reasons);
+  model["num_key_value_heads"] = 1;
+}
+
+void refuse_bigcode(const Config& config, Reasons& reasons) {
+  const ModelOptions& model = config.model;
+  const int64_t groups =
+      model.num_key_value_heads > 0 ? model.num_key_value_heads : model.num_attention_heads;
+  if (groups == 1) return;
+  reasons.push_back(
+      concat("model.num_key_value_heads: ", groups, " has no place in gpt_bigcode, which has 1"));
 }
 
 // llama.cpp's converter reads n_ctx.
@@ -97,26 +136,17 @@ constexpr TensorRow kNeoxTensors[] = {
 
 // Files of today have rope_parameters; older ones rotary_emb_base and rotary_pct.
 void read_neox(const Json& theirs, Json& model, Reasons& reasons) {
-  const Json parameters = value_of(theirs, "rope_parameters", Json::object());
   Json all = theirs;
   all["rope_theta"] = value_of(theirs, "rotary_emb_base", value_of(theirs, "rope_theta", 10000.0));
   read_rope(all, model, reasons);
-  if (!parameters.is_object()) return;
-  const Json share =
-      value_of(parameters, "partial_rotary_factor", value_of(theirs, "rotary_pct", 0.25));
-  if (!share.is_number()) {
-    reasons.push_back(concat("rotary_pct is ", share.dump(), ", expected a number"));
-    return;
-  }
-  model["partial_rotary_factor"] = share;
+  read_rotary_share(theirs, 0.25, model, reasons, "rotary_pct");
 }
 
 void write_neox(const ModelFacts& facts, Json& theirs) {
   const ModelOptions& model = facts.config.model;
   write_rope(model, theirs);
   theirs.erase("head_dim");  // the class has none
-  theirs["rope_parameters"]["partial_rotary_factor"] = model.partial_rotary_factor;
-  theirs["rotary_pct"] = model.partial_rotary_factor;
+  write_rotary_share(model, theirs, "rotary_pct");
   theirs["rotary_emb_base"] = model.rope_theta;
 }
 
@@ -177,7 +207,7 @@ void read_opt(const Json& theirs, Json& model, Reasons& reasons) {
   model["norm_position"] = pre ? "pre" : "post";
   model["final_norm"] = pre && value_of(theirs, "_remove_final_layer_norm", false) == false;
   if (!pre) return;
-  model["parallel_residual"] = false;
+  model["parallel_residual"] = model["shared_norm"] = false;
   model["first_norm"] = true;
 }
 
@@ -268,6 +298,24 @@ extern const Architecture kGpt2 = {
     .tied = {{"transformer.wte.weight", "lm_head.weight"}},
     .read_more = read_gpt2,
     .write_more = write_gpt2,
+};
+
+extern const Architecture kGptBigCode = {
+    .name = "gpt_bigcode",
+    .prefix = "transformer.",
+    .type = ModelType::kDecoder,
+    .classes = {{"clm", "GPTBigCodeForCausalLM"}},
+    .headless = "GPTBigCodeModel",
+    .keys = kBigCodeKeys,
+    .fixed = kBigCodeFixed,
+    .options = kGpt2Options,
+    .ids = kGpt2Ids,
+    .tensors = kBigCodeTensors,
+    .skipped = {"transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias", "lm_head.weight"},
+    .tied = {{"transformer.wte.weight", "lm_head.weight"}},
+    .carried = {"num_key_value_heads"},
+    .read_more = read_bigcode,
+    .refuse_more = refuse_bigcode,
 };
 
 extern const Architecture kGptNeox = {

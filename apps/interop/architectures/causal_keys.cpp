@@ -173,6 +173,23 @@ void read_rope(const Json& theirs, Json& model, Reasons& reasons) {
   reasons.push_back(concat("rope_type ", type.dump(), " is none of ", known));
 }
 
+void read_rotary_share(const Json& theirs, double usual, Json& model, Reasons& reasons,
+                       const char* older) {
+  const Json parameters = value_of(theirs, "rope_parameters", Json::object());
+  if (!parameters.is_object()) return;  // read_rope() says so
+  const Json share = value_of(parameters, "partial_rotary_factor", value_of(theirs, older, usual));
+  if (!share.is_number()) {
+    reasons.push_back(concat(older, " is ", share.dump(), ", expected a number"));
+    return;
+  }
+  model["partial_rotary_factor"] = share;
+}
+
+void write_rotary_share(const ModelOptions& model, Json& theirs, const char* older) {
+  theirs["rope_parameters"]["partial_rotary_factor"] = model.partial_rotary_factor;
+  theirs[older] = model.partial_rotary_factor;
+}
+
 void read_head_size(const Json& theirs, const Json& usual, Json& model, Reasons& reasons) {
   const auto found = theirs.find("head_dim");
   const Json size = found == theirs.end() ? usual : *found;

@@ -63,6 +63,12 @@ void write_rope(const ModelOptions& model, Json& theirs);
 /// rope_parameters of one kind of layers.
 Json rope_parameters(const ModelOptions& model);
 
+/// partial_rotary_factor in rope_parameters, or in older files beside them as `older`.
+void read_rotary_share(const Json& theirs, double usual, Json& model, Reasons& reasons,
+                       const char* older = "partial_rotary_factor");
+void write_rotary_share(const ModelOptions& model, Json& theirs,
+                        const char* older = "partial_rotary_factor");
+
 /// The size of a head, `usual` where the file says nothing; null: hidden_size /
 /// num_attention_heads.
 void read_head_size(const Json& theirs, const Json& usual, Json& model, Reasons& reasons);

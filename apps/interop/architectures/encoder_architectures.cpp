@@ -1,4 +1,5 @@
 // Encoders whose tensors have other names than BERT's: DistilBERT and ModernBERT.
+#include "apps/config/sections.h"
 #include "apps/interop/architectures/causal_keys.h"
 #include "apps/interop/foreign_config.h"
 
@@ -63,18 +64,15 @@ constexpr KeyRow kModernBertKeys[] = {
     {"tie_word_embeddings", "tie_word_embeddings", "true"},
 };
 constexpr FixedKey kModernBertFixed[] = {
-    {"norm_bias", "false", "false"},
-    {"attention_bias", "false", "false"},
-    {"mlp_bias", "false", "false"},
-    {"classifier_bias", "false", "false"},
-    {"decoder_bias", "true", "true"},
-    {"classifier_activation", "\"gelu\"", "\"gelu\""},
-    {"classifier_pooling", "\"cls\"", "\"cls\""},
+    {"norm_bias", "false", "false"},  {"attention_bias", "false", "false"},
+    {"mlp_bias", "false", "false"},   {"classifier_bias", "false", "false"},
+    {"decoder_bias", "true", "true"}, {"classifier_activation", "\"gelu\"", "\"gelu\""},
 };
 constexpr FixedOption kModernBertOptions[] = {
     {"norm", "layernorm"},      {"norm_position", "pre"}, {"position_embedding", "rope"},
     {"final_norm", "true"},     {"bias", "false"},        {"scale_embeddings", "false", true},
     {"embedding_norm", "true"}, {"first_norm", "false"},  {"pooler", "normed"},
+    {"pooled_tokens", "true"},
 };
 constexpr ClassDefault kModernBertIds[] = {
     {"vocab_size", "50368"},   {"pad_token_id", "50283"}, {"bos_token_id", "50281"},
@@ -97,12 +95,25 @@ constexpr TensorRow kModernBertTensors[] = {
     row("decoder.weight", "output.weight", "V", "D", &ModelFacts::fills_untied),
     row("head.dense.*", "pooler.*", "D", "D", &ModelFacts::pooled),
     row("head.norm.*", "pooler_norm.*", "D", "", &ModelFacts::pooled),
+    row("head.dense.*", "pooler.*", "D", "D", &ModelFacts::pooled_tokens),
+    row("head.norm.*", "pooler_norm.*", "D", "", &ModelFacts::pooled_tokens),
     row("classifier.weight", "classifier.weight", "C", "D", &ModelFacts::classifies),
     row("classifier.bias", "classifier.bias", "C", "", &ModelFacts::classifies),
+    row("classifier.weight", "token_head.weight", "C", "D", &ModelFacts::tags),
+    row("classifier.bias", "token_head.bias", "C", "", &ModelFacts::tags),
+    row("classifier.weight", "span_head.weight", "2", "D", &ModelFacts::finds_spans),
+    {"classifier.bias", "span_head.bias", "2", "", Stream::kNone, Change::kNone,
+     &ModelFacts::finds_spans, /*optional=*/true},
 };
 
 // Their local_attention counts both sides of a token, our window one side and the token itself.
 void read_modernbert(const Json& theirs, Json& model, Reasons& reasons) {
+  const Json pooling = value_of(theirs, "classifier_pooling", "cls");
+  if (pooling != "cls" && pooling != "mean") {
+    reasons.push_back(concat("classifier_pooling is ", pooling.dump(), ", expected cls or mean"));
+  } else {
+    model["classifier_pooling"] = pooling;
+  }
   const int64_t pattern = number_of(theirs, "global_attn_every_n_layers", 3, reasons);
   const int64_t both = number_of(theirs, "local_attention", 128, reasons);
   read_windows(
@@ -124,6 +135,9 @@ void read_modernbert(const Json& theirs, Json& model, Reasons& reasons) {
 
 void write_modernbert(const ModelFacts& facts, Json& theirs) {
   const ModelOptions& model = facts.config.model;
+  if (pools_classes(facts.config)) {
+    theirs["classifier_pooling"] = model.class_pooling == TextPooling::kMean ? "mean" : "cls";
+  }
   write_windows(model, theirs);
   theirs.erase("sliding_window");
   if (model.attention_window > 0) theirs["local_attention"] = 2 * (model.attention_window - 1);
@@ -165,7 +179,9 @@ extern const Architecture kModernBert = {
     .classes = {{"mlm", "ModernBertForMaskedLM"},
                 {"classification", "ModernBertForSequenceClassification"},
                 {"multi_label", "ModernBertForSequenceClassification"},
-                {"text_regression", "ModernBertForSequenceClassification"}},
+                {"text_regression", "ModernBertForSequenceClassification"},
+                {"question_answering", "ModernBertForQuestionAnswering"},
+                {"token_classification", "ModernBertForTokenClassification"}},
     .headless = "ModernBertModel",
     .keys = kModernBertKeys,
     .fixed = kModernBertFixed,
@@ -178,7 +194,7 @@ extern const Architecture kModernBert = {
     .gated = true,
     .only_activation = "geglu",  // of its heads whatever the layers have
     .only_trained = {"embedding_dropout", "mlp_dropout", "classifier_dropout"},
-    .carried = {"attention_window", "layer_types", "window_rope_theta"},
+    .carried = {"attention_window", "layer_types", "window_rope_theta", "classifier_pooling"},
     .read_more = read_modernbert,
     .write_more = write_modernbert,
 };

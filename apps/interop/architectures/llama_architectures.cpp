@@ -1,4 +1,4 @@
-// Llama and its kin: Mistral, Qwen2 and Qwen3.
+// Llama and its kin: Mistral, Qwen2, Qwen3 and Phi-3.
 #include "apps/interop/architectures/causal_keys.h"
 #include "apps/interop/foreign_config.h"
 
@@ -86,6 +86,79 @@ void read_qwen3(const Json& theirs, Json& model, Reasons& reasons) {
   read_attention_bias(theirs, model);
 }
 
+// Phi-3's projections are packed, as ours are.
+constexpr auto kPhi3Keys = [] {
+  constexpr auto own = causal_keys({.hidden = "3072",
+                                    .intermediate = "8192",
+                                    .groups = "null",
+                                    .positions = "4096",
+                                    .eps = "1e-05"});
+  std::array<KeyRow, own.size() + 2> all{};
+  for (size_t i = 0; i < own.size(); ++i) all[i] = own[i];
+  all[own.size()] = {"resid_pdrop", "dropout", "0.0"};
+  all[own.size() + 1] = {"embd_pdrop", "dropout", "0.0", 0, true};
+  return all;
+}();
+constexpr ClassDefault kPhi3Ids[] = {{"vocab_size", "32064"},
+                                     {"pad_token_id", "32000"},
+                                     {"bos_token_id", "1"},
+                                     {"eos_token_id", "32000"}};
+constexpr TensorRow kPhi3Tensors[] = {
+    {"model.embed_tokens.weight", "embedding.weight", "V", "D"},
+    {"model.layers.#.input_layernorm.weight", "layers.#.self_attention_norm.weight", "D"},
+    {"model.layers.#.self_attn.qkv_proj.weight", "layers.#.self_attention.qkv.weight", "QKK", "D",
+     Stream::kNone, Change::kToHalves},
+    {"model.layers.#.self_attn.o_proj.weight", "layers.#.self_attention.out.weight", "D", "Q"},
+    {"model.layers.#.post_attention_layernorm.weight", "layers.#.feed_forward_norm.weight", "D"},
+    {"model.layers.#.mlp.gate_up_proj.weight", "layers.#.feed_forward.up.weight", "FF", "D"},
+    {"model.layers.#.mlp.down_proj.weight", "layers.#.feed_forward.down.weight", "D", "F"},
+    {"model.norm.weight", "norm.weight", "D"},
+    {"lm_head.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::untied},
+};
+
+// The first releases had other names for longrope.
+void read_phi3(const Json& theirs, Json& model, Reasons& reasons) {
+  Json all = theirs;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!all.contains(key) || !all[key].is_object()) continue;
+    for (const char* type : {"type", "rope_type"}) {
+      const Json name = value_of(all[key], type, Json());
+      if (name == "su" || name == "yarn") all[key][type] = "longrope";
+    }
+  }
+  read_rope(all, model, reasons);
+  read_rotary_share(theirs, 1.0, model, reasons);
+  const Json window = value_of(theirs, "sliding_window", 0);
+  if (!window.is_number_integer()) {
+    reasons.push_back(concat("sliding_window is ", window.dump(), ", expected an integer or null"));
+    return;
+  }
+  model["attention_window"] = window;
+}
+
+void write_phi3(const ModelFacts& facts, Json& theirs) {
+  const ModelOptions& model = facts.config.model;
+  write_mistral(facts, theirs);
+  write_rotary_share(model, theirs);
+  theirs.erase("head_dim");  // the class has none
+  const RopeScaling& scaling = model.rope_scaling;
+  if (scaling.type != RopeScalingType::kLongrope) return;
+  theirs["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
+}
+
+void refuse_phi3(const Config& config, Reasons& reasons) {
+  const ModelOptions& model = config.model;
+  if (model.rope_layout == RopeLayout::kInterleaved && model.partial_rotary_factor != 1) {
+    reasons.emplace_back(
+        "model.rope_layout: interleaved (with partial_rotary_factor) has no place in phi3");
+  }
+  const RopeScalingType type = model.rope_scaling.type;
+  if (type != RopeScalingType::kNone && type != RopeScalingType::kLongrope) {
+    reasons.push_back(concat("model.rope_scaling: ", name_of(type), " has no place in phi3"));
+  }
+}
+
 void write_qwen3(const ModelFacts& facts, Json& theirs) {
   const ModelOptions& model = facts.config.model;
   write_rope(model, theirs);
@@ -136,5 +209,24 @@ extern const Architecture kQwen3 =
                      .carried = {"head_size", "attention_bias", "attention_window", "layer_types"},
                      .read_more = read_qwen3,
                      .write_more = write_qwen3});
+
+extern const Architecture kPhi3 = {
+    .name = "phi3",
+    .prefix = "model.",
+    .type = ModelType::kDecoder,
+    .classes = {{"clm", "Phi3ForCausalLM"}},
+    .headless = "Phi3Model",
+    .keys = kPhi3Keys,
+    .options = kMistralOptions,
+    .ids = kPhi3Ids,
+    .tensors = kPhi3Tensors,
+    .skipped = {"model.layers.*.self_attn.rotary_emb.inv_freq", "lm_head.weight"},
+    .tied = {{"model.embed_tokens.weight", "lm_head.weight"}},
+    .gated = true,
+    .carried = {"attention_window", "partial_rotary_factor"},
+    .read_more = read_phi3,
+    .write_more = write_phi3,
+    .refuse_more = refuse_phi3,
+};
 
 }  // namespace tapestry::interop

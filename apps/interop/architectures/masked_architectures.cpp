@@ -60,10 +60,12 @@ constexpr FixedOption kOptions[] = {
 };
 
 constexpr TensorRow kEncoder[] = {
-    {"^embeddings.word_embeddings.weight", "embedding.weight", "V", "D"},
-    {"^embeddings.token_type_embeddings.weight", "segments.weight", "T", "D", Stream::kNone,
+    {"^embeddings.word_embeddings.weight", "embedding.weight", "V", "E"},
+    {"^embeddings.token_type_embeddings.weight", "segments.weight", "T", "E", Stream::kNone,
      Change::kNone, nullptr, true},
-    {"^embeddings.LayerNorm.*", "embedding_norm.*", "D"},
+    {"^embeddings.LayerNorm.*", "embedding_norm.*", "E"},
+    {"^embeddings_project.*", "embedding_projection.*", "D", "E", Stream::kNone, Change::kNone,
+     &ModelFacts::widened},
     {"^encoder.layer.#.attention.self.{query,key,value}.*", "layers.#.self_attention.qkv.*", "DKK",
      "D"},
     {"^encoder.layer.#.attention.output.dense.*", "layers.#.self_attention.out.*", "D", "D"},
@@ -112,14 +114,14 @@ constexpr TensorRow kRobertaTensors[] = {
 };
 
 constexpr TensorRow kElectraTensors[] = {
-    {"^embeddings.position_embeddings.weight", "positions.weight", "P", "D"},
-    {"generator_predictions.dense.*", "head.dense.*", "D", "D", Stream::kNone, Change::kNone,
+    {"^embeddings.position_embeddings.weight", "positions.weight", "P", "E"},
+    {"generator_predictions.dense.*", "head.dense.*", "E", "D", Stream::kNone, Change::kNone,
      &ModelFacts::masked},
-    {"generator_predictions.LayerNorm.*", "head.norm.*", "D", "", Stream::kNone, Change::kNone,
+    {"generator_predictions.LayerNorm.*", "head.norm.*", "E", "", Stream::kNone, Change::kNone,
      &ModelFacts::masked},
     {"generator_lm_head.bias", "head.bias", "V", "", Stream::kNone, Change::kNone,
      &ModelFacts::masked},
-    {"generator_lm_head.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone,
+    {"generator_lm_head.weight", "output.weight", "V", "E", Stream::kNone, Change::kNone,
      &ModelFacts::fills_untied},
     {"classifier.dense.*", "pooler.*", "D", "D", Stream::kNone, Change::kNone, &ModelFacts::pooled},
     {"classifier.out_proj.*", "classifier.*", "C", "D", Stream::kNone, Change::kNone,
@@ -134,17 +136,21 @@ constexpr FixedOption kElectraOptions[] = {
     {"embedding_norm", "true"}, {"pooler", "gelu"},
 };
 
-// Narrow embeddings that a matrix widens.
+// Narrow embeddings that a matrix widens; without it if they are as wide.
 void read_electra(const Json& theirs, Json& model, Reasons& reasons) {
   const int64_t size = number_of(theirs, "embedding_size", 128, reasons);
-  if (model.at("hidden_size") == size) return;
-  reasons.push_back(concat("embedding_size is ", size, " and hidden_size ",
-                           model.at("hidden_size").dump(), ": ours are one, without a projection ",
-                           "of embeddings (embeddings_project)"));
+  model["embedding_size"] = model.at("hidden_size") == size ? 0 : size;
 }
 
 void write_electra(const ModelFacts& facts, Json& theirs) {
-  theirs["embedding_size"] = facts.config.model.hidden_size;
+  theirs["embedding_size"] = facts.config.model.embedding_width();
+}
+
+void refuse_electra(const Config& config, Reasons& reasons) {
+  const ModelOptions& model = config.model;
+  if (model.embedding_size != model.hidden_size) return;
+  reasons.push_back(concat("model.embedding_size: ", model.embedding_size,
+                           ", as hidden_size, has no place in electra, which has no matrix then"));
 }
 
 // RoBERTa and those that differ by their vocabulary only.
@@ -253,8 +259,10 @@ extern const Architecture kElectra = {
     .tied = {{"electra.embeddings.word_embeddings.weight", "generator_lm_head.weight"}},
     .only_activation = "gelu",  // of its heads whatever the layers have
     .only_trained = {"classifier_dropout"},
+    .carried = {"embedding_size"},
     .read_more = read_electra,
     .write_more = write_electra,
+    .refuse_more = refuse_electra,
 };
 
 }  // namespace tapestry::interop

@@ -19,6 +19,7 @@ ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given
   shared = both_sides && (tied || model.share_encoder_decoder_embeddings) && counts.shared_vocab;
   separate = both_sides && !shared;
   learned = model.position_embedding == PositionEmbedding::kLearned;
+  relative = model.position_embedding == PositionEmbedding::kRelative;
   final_norm = model.has_final_norm();
   embedding_norm = model.embedding_norm;
   segments = model.type_vocab_size > 0;
@@ -38,6 +39,8 @@ ModelFacts::ModelFacts(const Config& given, const Counts& counts) : config(given
   branch = model.norm_position == NormPosition::kBranch;
   normed_heads = model.qk_norm == QkNorm::kHead;
   normed_projections = model.qk_norm == QkNorm::kProjection;
+  pooled_tokens = (finds_spans || tags) && model.pooled_tokens;
+  widened = model.embedding_size > 0;
   pooled = classifies && (config.model_type != ModelType::kVit || model.pooled_head);
 }
 
@@ -53,6 +56,8 @@ int64_t ModelFacts::size(char letter) const {
       return counts.target_vocab;
     case 'D':
       return model.hidden_size;
+    case 'E':
+      return model.embedding_width();
     case 'F':
       return model.intermediate_size;
     case 'Q':

@@ -33,6 +33,7 @@ struct ModelFacts {
   ///     Q K  columns of all queries, of all keys       H  those of one head
   ///     P    positions                                 T  segments
   ///     C    classes                                   I  numbers of a patch
+  ///     E    embedding_width()
   ///     B N  biases by distance of a head, heads      1 2  one row, and two
   int64_t size(char letter) const;
   /// Layers of the stack that a parameter of ours belongs to.
@@ -42,10 +43,11 @@ struct ModelFacts {
   Counts counts;
   // Conditions of rows.
   bool both_sides, shared, separate, tied, untied;
-  bool learned, final_norm, embedding_norm, segments, output_bias;
+  bool learned, relative, final_norm, embedding_norm, segments, output_bias;
   bool gated, plain;
   bool classifies = false;  ///< or gives a number
   bool masked, fills_tied, fills_untied, pooled, finds_spans, tags;
+  bool pooled_tokens, widened;  ///< embeddings by a matrix
   /// True if THEIR dense layers and norms have biases. If ours have none, theirs are zeros.
   bool biases = true, norm_biases = true;
   /// The same of the projections of attention, where they differ from `biases`.

@@ -53,6 +53,18 @@ const Misfit kMisfits[] = {
      "'model.layer_types' 'nope' needs position_embedding rope: others do not belong to a layer."},
     {"PoolerOfNoClasses", "mlm", "model.pooler=gelu",
      "'model.pooler' has no effect with task: mlm."},
+    {"PoolerOfTokensWithoutIt", "token_classification", "model.pooler=gelu",
+     "'model.pooler' has no effect with task: token_classification."},
+    {"PooledTokensOfWholeTexts", "classification", "model.pooled_tokens=true",
+     "'model.pooled_tokens' has no effect with task: classification."},
+    {"NarrowEmbeddingsOfALinearHead", "mlm", "model={embedding_size: 8, masked_head: linear}",
+     "'model.embedding_size' must be 0 with masked_head linear, which reads as wide as "
+     "hidden_size, "
+     "got 8."},
+    {"NarrowEmbeddingsOfADecoder", "clm", "model.embedding_size=8",
+     "'model.embedding_size' has no effect with type: decoder."},
+    {"OneNormForOneAfterTheOther", "clm", "model={norm_position: pre, shared_norm: true}",
+     "'model.shared_norm' needs parallel_residual: others do not read the same."},
     {"PoolerOfVectors", "embedding", "model.pooler=relu",
      "'model.pooler' has no effect with task: embedding."},
     {"VectorsWithoutOthersToCompare", "embedding",

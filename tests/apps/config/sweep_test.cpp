@@ -52,6 +52,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
       "model.rope_scaling={type: longrope, short_factor: [1, 1, 1, 2], long_factor: [1, 2, 3, "
       "4]}"}},
     {"clm", {"model.position_embedding=relative"}},
+    {"clm", {"model.norm_position=pre", "model.parallel_residual=true"}},
     {"clm",
      {"model.position_embedding=rope", "model.attention_window=4",
       "model.layer_types=[window, full]"}},
@@ -76,6 +77,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kVariants = 
       "training.metric_for_best_model=spearman"}},
     {"questions", {}},
     {"tokens", {}},
+    {"tokens", {"model.pooled_tokens=true"}},
     {"several", {"data.labels=[ba, ce, mu]"}},
     {"rating", {}},
     {"tokens", {"data.train={jsonl: train.jsonl}"}},

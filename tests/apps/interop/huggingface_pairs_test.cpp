@@ -12,6 +12,7 @@
 #include "data/examples/denoising.h"
 #include "data/files/files.h"
 #include "data/files/utf8.h"
+#include "data/tokenizers/languages.h"
 #include "tests/apps/tiny_runs.h"
 #include "tests/paths.h"
 
@@ -46,6 +47,11 @@ void expect_translations_of(const TinyRunFolder& folder, const std::string& mode
   }
 }
 
+const char* architecture_of(std::string_view folder) {
+  if (folder == "nllb" || folder == "m2m100") return "m2m_100";
+  return folder == "byt5" ? "t5" : folder.data();
+}
+
 class FoldersOfPairs : public testing::TestWithParam<const char*> {
  protected:
   std::string path(const std::string& name) const { return folder_.path(name); }
@@ -54,7 +60,7 @@ class FoldersOfPairs : public testing::TestWithParam<const char*> {
     Json expected = Json::array();
     for (const Json& row : expected_) {
       // M2M100 gives the padding's token no place, even where a text spells it; ours does.
-      const bool differs = std::string_view(GetParam()) == "nllb" &&
+      const bool differs = std::string_view(architecture_of(GetParam())) == "m2m_100" &&
                            row["line"].get<std::string>().find("<pad>") != std::string::npos;
       if (!differs) expected.push_back(row);
     }
@@ -65,7 +71,8 @@ class FoldersOfPairs : public testing::TestWithParam<const char*> {
   Json expected_ = Json::parse(read_file(pair_fixture(GetParam()) + "/expected.json"));
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, FoldersOfPairs,
-                         testing::Values("marian", "bart", "mbart", "pegasus", "t5", "nllb"),
+                         testing::Values("marian", "bart", "mbart", "pegasus", "t5", "nllb",
+                                         "m2m100", "byt5"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(FoldersOfPairs, ReadAndWriteAsTransformersDoes) {
@@ -89,10 +96,15 @@ TEST_P(FoldersOfPairs, TranslateAsTransformersDoesAndGoHomeAsTheyCame) {
   folder_.output(concat("import ", pair_fixture(GetParam()), " --output ", path("imported")));
   expect_translations("imported");
   folder_.output(concat("export --model ", path("imported"), " --format huggingface --output ",
-                        path("home"), " --architecture ",
-                        GetParam() == std::string("nllb") ? "m2m_100" : GetParam()));
-  for (const char* file : {"source.spm", "target.spm", "vocab.json", "tokenizer.json"}) {
-    if (!std::filesystem::exists(pair_fixture(GetParam()) + "/" + file)) continue;
+                        path("home"), " --architecture ", architecture_of(GetParam())));
+  for (const char* file : {"source.spm", "target.spm", "vocab.json", "tokenizer.json",
+                           "sentencepiece.bpe.model", "tokenizer_config.json"}) {
+    const auto came = [&](const std::string& name) {
+      return std::filesystem::exists(pair_fixture(GetParam()) + "/" + name);
+    };
+    // A tokenizer.json says all that the pieces say.
+    const bool said = file == std::string_view("sentencepiece.bpe.model") && came("tokenizer.json");
+    if (!came(file) || said) continue;
     EXPECT_EQ(read_file(path("home/") + file), read_file(pair_fixture(GetParam()) + "/" + file))
         << file;
   }
@@ -236,6 +248,37 @@ TEST_F(ManyLanguages, StayWithATrainedModel) {
   const Json config = Json::parse(read_file(folder_.path("home/tokenizer_config.json")));
   EXPECT_EQ(config["src_lang"], "fra_Latn");
   EXPECT_EQ(config["tgt_lang"], "ace_Arab");
+}
+
+// M2M100's languages stand behind its vocabulary, and their names lack the marks of their tokens.
+TEST(FoldersOfM2m100, LanguagesAreChosenAndGoHome) {
+  const TinyRunFolder folder("m2m100");
+  const std::string imported = folder.path("imported");
+  const auto first = folder.run(concat("import ", pair_fixture("m2m100"), " --output ", imported));
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out + first.err,
+              testing::HasSubstr("it knows 100 languages and writes '__de__'"));
+  const TokenizerPair usual = interop::import_folder(pair_fixture("m2m100")).tokenizers;
+  const TokenizerPair pair = with_languages(usual, {"fr", "zu"});
+  EXPECT_EQ(pair.source->piece(pair.source->special().side().before[0]), "__fr__");
+  EXPECT_EQ(pair.target->piece(pair.target->special().target().before[0]), "__zu__");
+  EXPECT_EQ(pair.source->encode("A dog"), usual.source->encode("A dog"));
+  folder.write("en", "A man\n");
+  folder.write("config.yaml", concat("task: translation\noutput_dir: ", folder.path("run"),
+                                     "\ninit_from: ", pair_fixture("m2m100"),
+                                     "\ndata:\n  train: {source: ", folder.path("en"),
+                                     ", target: ", folder.path("en"),
+                                     "}\ngeneration: {source_language: fr, target_language: zu}\n"
+                                     "training: {max_steps: 1, learning_rate: 1.0e-5}\n"));
+  folder.output(concat("train ", folder.path("config.yaml")));
+  folder.output(concat("export --model ", folder.path("run"), " --format huggingface --output ",
+                       folder.path("home")));
+  const Json config = Json::parse(read_file(folder.path("home/tokenizer_config.json")));
+  EXPECT_EQ(config["src_lang"], "fr");
+  EXPECT_EQ(config["tgt_lang"], "zu");
+  const auto wrong = folder.run(concat("translate --target-language xx --model ", imported), "A\n");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, testing::HasSubstr("'xx', which is none of the model's 100 languages"));
 }
 
 // ---- T5

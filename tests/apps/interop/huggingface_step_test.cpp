@@ -18,7 +18,10 @@ INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceStep,
                          testing::Values("t5", "t5_gated_untied", "mt5", "m2m_100", "gemma2",
                                          "gemma2_full", "gpt_neox", "gpt_neox_serial", "opt",
                                          "qwen3_step", "llama_step", "distilbert_classes",
-                                         "distilbert_tokens", "starcoder2"),
+                                         "distilbert_tokens", "starcoder2", "electra_small",
+                                         "electra_small_classes", "modernbert_tokens",
+                                         "modernbert_mean_classes", "gptj", "phi", "phi3", "cohere",
+                                         "cohere2", "gpt_bigcode"),
                          [](const auto& info) { return std::string(info.param); });
 
 // The sum with weights cos(0), cos(1), ...
@@ -102,7 +105,7 @@ TEST_P(HuggingFaceStep, IsPyTorchs) {
   const ModelFiles files = files_of(fixture(name));
   if (name.ends_with("_classes")) return expect_step<SequenceClassifier>(files, name);
   if (name.ends_with("_tokens")) return expect_step<TokenClassifier>(files, name);
-  if (files.config.model_type == ModelType::kDecoder) {
+  if (files.config.model_type != ModelType::kEncoderDecoder) {
     return expect_step<LanguageModel>(files, name);
   }
   expect_step<EncoderDecoder>(files, name);

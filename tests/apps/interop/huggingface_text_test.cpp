@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/interop/huggingface_import.h"
 #include "data/files/files.h"
 #include "tests/apps/tiny_runs.h"
 #include "tests/paths.h"
@@ -64,7 +65,8 @@ class FoldersWithTokenizers : public testing::TestWithParam<const char*> {
   Json expected_ = Json::parse(read_file(fixture(GetParam()) + "/expected.json"));
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, FoldersWithTokenizers,
-                         testing::Values("gpt2", "llama", "bert", "roberta", "gpt_neox", "gemma2"),
+                         testing::Values("gpt2", "llama", "bert", "roberta", "gpt_neox", "gemma2",
+                                         "xlm_roberta", "camembert"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(FoldersWithTokenizers, GiveTheFiguresOfTransformers) {
@@ -89,8 +91,9 @@ TEST_P(FoldersWithTokenizers, GiveTheFiguresOfTransformers) {
 TEST_P(FoldersWithTokenizers, ComeHomeAsTheyWere) {
   import_from(fixture(GetParam()), "imported");
   folder_.output(concat("export --model ", path("imported"),
-                        " --format huggingface --architecture ", GetParam(), " --output ",
-                        path("home")));
+                        " --format huggingface --architecture ",
+                        GetParam() == std::string("xlm_roberta") ? "xlm-roberta" : GetParam(),
+                        " --output ", path("home")));
   EXPECT_EQ(read_file(path("home/tokenizer.json")),
             read_file(fixture(GetParam()) + "/tokenizer.json"));
   const Json before = Json::parse(read_file(fixture(GetParam()) + "/config.json"));
@@ -130,6 +133,34 @@ TEST_P(FoldersWithTokenizers, CanBeTrainedOn) {
             read_file(fixture(GetParam()) + "/tokenizer.json"));
   const auto resumed = folder_.run(concat("train ", path("next.yaml"), " training.max_steps=3"));
   EXPECT_EQ(resumed.code, 0) << resumed.err;
+}
+
+// Folders of older releases have only SentencePiece's file, whose ids are not the model's.
+TEST(FoldersOfFairseq, PiecesWithoutATokenizerFileMeanTheSame) {
+  for (const std::string name : {"xlm_roberta", "camembert"}) {
+    const TinyRunFolder folder("fairseq_pieces");
+    const std::string copy = folder.path(name);
+    std::filesystem::copy(fixture(name), copy);
+    std::filesystem::remove(copy + "/tokenizer.json");
+    const auto imported = interop::import_folder(copy);
+    const Tokenizer& tokenizer = *imported.tokenizers.source;
+    const std::vector<int32_t> second = tokenizer.encode("A dog");
+    for (const Json& row : Json::parse(read_file(fixture(name) + "/ids.json"))) {
+      const std::vector<int32_t> ids = tokenizer.encode(row["line"].get<std::string>());
+      EXPECT_EQ(in_frame(tokenizer.special().classified(), ids),
+                row["ids"].get<std::vector<int32_t>>())
+          << name << row["line"];
+      EXPECT_EQ(in_frame(tokenizer.special().question(), ids, second).ids,
+                row["pair"].get<std::vector<int32_t>>())
+          << name << row["line"];
+    }
+    write_file(copy + "/sentencepiece.bpe.model",
+               read_file(project_file("tests/fixtures/tokenizers/llama2/tokenizer.model")));
+    const auto outcome = folder.run(concat("import ", copy, " --output ", folder.path("never")));
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_THAT(outcome.err, testing::HasSubstr(concat(copy, "/sentencepiece.bpe.model must be ",
+                                                       "a unigram model that begins with <unk>")));
+  }
 }
 
 // The tokenizer tells where its tokens stand, so that answers can be parts of a text.

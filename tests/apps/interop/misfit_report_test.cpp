@@ -59,11 +59,11 @@ TEST(MisfitReport, AnUnknownClassHasANearestOne) {
 TEST(MisfitReport, AnUnknownHeadHasANearestClass) {
   const BrokenFolder folder("electra_tokens");
   folder.set("architectures", {"ElectraForMultipleChoice"});
-  folder.set("embedding_size", 8);
+  folder.set("position_embedding_type", "relative_key");
   EXPECT_THAT(import_error(folder),
               AllOf(HasSubstr("architectures names ElectraForMultipleChoice, Tapestry has "),
                     HasSubstr("; the nearest class is ElectraForMaskedLM (electra): "),
-                    HasSubstr("embedding_size is 8 and hidden_size 16: ours are one")));
+                    HasSubstr("position_embedding_type is \"relative_key\"")));
 }
 
 TEST(MisfitReport, WeightsInAnotherFormatAreNotTheOnlyReason) {

@@ -103,6 +103,30 @@ std::vector<float> floats_of(const std::string& variable) {
   return values;
 }
 
+// The biases by distance of T5 are the first layer's, and its scores and logits have factors.
+TEST(CTranslate2, VariablesOfT5AreThoseOfItsLibrary) {
+  for (const char* name : {"t5", "t5_gated_untied"}) {
+    const auto expected = variables_of(read_file(format_fixture(concat(name, ".ct2"))));
+    const auto made =
+        variables_of(bytes_of(ctranslate2_files(imported_files(name)).at("model.bin")));
+    for (const auto& [variable, value] : expected) {
+      // Switched off, as where they are absent.
+      if (variable.find("alibi") != std::string::npos ||
+          variable.ends_with("multi_query_attention")) {
+        continue;
+      }
+      ASSERT_TRUE(made.contains(variable)) << variable;
+      if (!variable.ends_with("scale_embeddings")) {  // a number or a flag
+        EXPECT_TRUE(made.at(variable) == value) << variable;
+      }
+    }
+    for (const auto& [variable, value] : made) {
+      // Its loader takes all heads for shares of the width.
+      EXPECT_TRUE(expected.contains(variable) || variable.ends_with("head_dim")) << variable;
+    }
+  }
+}
+
 TEST(CTranslate2, VariablesAreThoseOfItsLibrary) {
   const auto expected = variables_of(read_file(format_fixture("marian.ct2")));
   CheckpointContent files = ctranslate2_files(imported_files("marian"));
@@ -174,7 +198,9 @@ TEST(OtherFormats, RefuseWhatTheyCannotCompute) {
         Case{"qwen2_windows", "attention_window: 3", "attention_window: 3"},
         Case{"qwen3", nullptr, nullptr},
         Case{"llama_yarn", "rope_scaling.type: yarn", "rope_scaling"},
-        Case{"t5", "model.type: encoder_decoder", "attention_scale: 1"}}) {
+        Case{"gptj", "model.", "shared_norm: true"},
+        Case{"t5", "model.type: encoder_decoder", nullptr},
+        Case{"m2m_100", "model.type: encoder_decoder", nullptr}}) {
     const ModelFiles files = imported_files(one.name);
     const std::string gguf = error_of([&] { gguf_files(files); });
     const std::string ctranslate2 = error_of([&] { ctranslate2_files(files); });

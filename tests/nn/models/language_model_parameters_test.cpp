@@ -82,6 +82,32 @@ TEST(LanguageModelParameters, Bert) {
   EXPECT_EQ(parameter_shapes(store), expected);
 }
 
+// ELECTRA's tables are narrow, and so is what reads them again; GPT-J has one norm in a layer.
+TEST(LanguageModelParameters, NarrowEmbeddingsAndASharedNorm) {
+  ModelOptions options = bert_options();
+  options.embedding_size = 6;
+  const Shapes narrow = parameter_shapes(SmallLanguageModel(options, /*causal=*/false).store);
+  for (const auto& [name, shape] :
+       {std::pair{"embedding.weight", "(19, 6)"}, std::pair{"positions.weight", "(48, 6)"},
+        std::pair{"segments.weight", "(2, 6)"}, std::pair{"embedding_norm.weight", "(6)"},
+        std::pair{"embedding_projection.weight", "(16, 6)"},
+        std::pair{"embedding_projection.bias", "(16)"}, std::pair{"head.dense.weight", "(6, 16)"},
+        std::pair{"head.norm.weight", "(6)"}, std::pair{"head.bias", "(19)"}}) {
+    ASSERT_TRUE(narrow.contains(name)) << name;
+    EXPECT_EQ(narrow.at(name), shape) << name;
+  }
+  ModelOptions parallel = gpt2_options();
+  parallel.parallel_residual = parallel.shared_norm = true;
+  Shapes expected = layer_shapes(parallel, "48", "24");
+  for (const auto& [name, shape] : Shapes(expected)) {
+    if (name.find("feed_forward_norm") != std::string::npos) expected.erase(name);
+  }
+  expected["embedding.weight"] = "(19, 16)";
+  expected["positions.weight"] = "(48, 16)";
+  expected["norm.weight"] = expected["norm.bias"] = "(16)";
+  EXPECT_EQ(parameter_shapes(SmallLanguageModel(parallel, /*causal=*/true).store), expected);
+}
+
 // A masked model keeps only the classifier's own bias.
 TEST(LanguageModelParameters, WithoutBiases) {
   const auto biases = [](ModelOptions options, bool causal) {

@@ -284,6 +284,30 @@ TEST(SequenceClassifierTest, ReadsTheFirstTokenAtTheTop) {
   }
 }
 
+// ModernBERT's way: what is behind the end of a row does not count.
+TEST(SequenceClassifierTest, ReadsTheMeanOfAllTokens) {
+  ModelOptions options = bert_options();
+  options.class_pooling = TextPooling::kMean;
+  const SmallClassifier built(options);
+  const std::vector<int32_t> lengths = {6, 3};
+  const Tensor ids = sentences(lengths, 6, 1), sizes = test::lengths_tensor(lengths);
+  const Tensor logits = built.model(ids, sizes).value();
+  const auto value = [&](const char* name) { return built.store.at(name).var.value(); };
+  const Tensor hidden = built.model.trunk(ids, sizes).value();
+  for (int64_t row = 0; row < 2; ++row) {
+    const auto length = lengths[static_cast<size_t>(row)];
+    const Tensor own = hidden.slice(row, row + 1).reshape({6, 16}).slice(0, length);
+    const Tensor ones = Tensor::full({1, length}, 1.0 / length, DType::kFloat64);
+    const Var pooled =
+        tanh(matmul(matmul(Var(ones), Var(own)), value("pooler.weight"), {.trans_b = true}) +
+             value("pooler.bias"));
+    const Var expected =
+        matmul(pooled, value("classifier.weight"), {.trans_b = true}) + value("classifier.bias");
+    EXPECT_LT(distance(logits.slice(row, row + 1), expected.value()), 1e-13) << row;
+  }
+  EXPECT_LT(distance(logits, built.model(test::widened(ids, 9), sizes).value()), 1e-13);
+}
+
 TEST(SequenceClassifierTest, DropoutIsAtEveryPlace) {
   const SmallClassifier built(with_dropout(bert_options()));
   Tape tape({.seed = 1, .step = 1, .stream = 0});
