@@ -51,6 +51,41 @@ TEST(Tape, NothingIsRecordedWhenEveryInputIsFrozenOrConstant) {
   EXPECT_TRUE(z.needs_grad());
 }
 
+TEST(Tape, ObserversWalkBackOverWhatIsRecordedOnly) {
+  struct Names : TapeObserver {
+    Names() : TapeObserver(/*backward=*/true) {}
+    void computed(const TapeOperation&, std::span<const Var* const>, std::span<const Var* const>,
+                  bool recorded) override {
+      kept.push_back(recorded);
+    }
+    void walked_back(const TapeOperation& operation,
+                     std::span<const std::shared_ptr<Gradient>>) override {
+      back.push_back(operation.number);
+    }
+    std::vector<bool> kept;
+    std::vector<int64_t> back;
+  };
+  const Var x = parameter({3}, 1), constant = uniform({3}, 2);
+  Names names;
+  relu(x);  // without a tape
+  Tape tape;
+  const Var y = sum(x * x);
+  relu(constant);
+  tape.backward(y);
+  EXPECT_EQ(names.kept, (std::vector<bool>{false, true, true, false}));
+  ASSERT_EQ(names.back.size(), 2u);
+  EXPECT_EQ(names.back[0], names.back[1] + 1);
+}
+
+TEST(Tape, AnOrderOfOneAxisChangesNothing) {
+  const Var x = parameter({3}, 1), weights = uniform({3}, 2);
+  Tape tape;
+  const Var y = permute(x, {0});
+  EXPECT_TRUE(test::same_bits(y.value(), x.value()));
+  tape.backward(sum(y * weights));
+  EXPECT_TRUE(test::same_bits(x.grad(), weights.value()));
+}
+
 TEST(Tape, WithoutOneNothingIsRecordedAndDropoutIsTheIdentity) {
   const Var x = parameter({50}, 1), gamma = parameter({50}, 2);
   EXPECT_EQ(Tape::current(), nullptr);

@@ -100,6 +100,7 @@ TEST(Ema, ContinuesBitIdenticallyFromSavedState) {
 }
 
 TEST(Ema, RefusesAnImpossibleDecay) {
+  EXPECT_NO_THROW(Ema({.decay = 0}, default_problem().params()));
   for (const double decay : {-0.1, 1.0, 2.0}) {
     EXPECT_THROW(Ema({.decay = decay}, default_problem().params()), Error);
   }

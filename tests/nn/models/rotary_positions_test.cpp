@@ -61,6 +61,56 @@ TEST(RotaryPositions, ScaledFrequenciesAreTransformers) {
 }
 
 // |rot(x)| = |x|, at any position and in any head.
+// The last value that holds, and one beyond it.
+TEST(RotaryPositions, ScalingsHaveBounds) {
+  using Type = RopeScalingType;
+  const auto member = [](const RopeScaling& scaling) {
+    std::string wrong;
+    scaling.validate(
+        OptionReport([&](const std::string& name, const std::string&) { wrong += name + ';'; }));
+    return wrong;
+  };
+  const auto with = [](Type type, auto change) {
+    RopeScaling scaling;
+    scaling.type = type;
+    change(scaling);
+    return scaling;
+  };
+  const auto length = [&](Type type, int64_t most) {
+    return member(with(type, [&](auto& s) { s.original_max_position_embeddings = most; }));
+  };
+  for (const Type type : {Type::kLlama3, Type::kDynamic, Type::kYarn, Type::kLongrope}) {
+    const int64_t least = type == Type::kLongrope ? 2 : 1;
+    EXPECT_EQ(length(type, least), "") << name_of(type);
+    EXPECT_EQ(length(type, least - 1).substr(0, 33), "original_max_position_embeddings;");
+  }
+  EXPECT_EQ(length(Type::kLinear, 0), "");
+  const auto factor = [&](Type type, double f) {
+    return member(with(type, [&](auto& s) { s.factor = f; }));
+  };
+  EXPECT_EQ(factor(Type::kLinear, 1e-9), "");
+  EXPECT_EQ(factor(Type::kLinear, 0), "factor;");
+  EXPECT_EQ(factor(Type::kDynamic, 1), "");
+  EXPECT_EQ(factor(Type::kDynamic, 0.999), "factor;");
+  const auto yarn = [&](double fast, double slow, double attention) {
+    return member(with(Type::kYarn, [&](auto& s) {
+      s.beta_fast = fast, s.beta_slow = slow, s.attention_factor = attention;
+    }));
+  };
+  EXPECT_EQ(yarn(1, 1, 0), "");
+  EXPECT_EQ(yarn(0.9, 1, 0), "beta_fast;");
+  EXPECT_EQ(yarn(1, 0, 0), "beta_slow;");
+  EXPECT_EQ(yarn(1, 1, -0.1), "attention_factor;");
+  const auto llama3 = [&](double low, double high) {
+    return member(
+        with(Type::kLlama3, [&](auto& s) { s.low_freq_factor = low, s.high_freq_factor = high; }));
+  };
+  EXPECT_EQ(llama3(1, 1.1), "");
+  EXPECT_EQ(llama3(1, 1), "high_freq_factor;");
+  EXPECT_EQ(llama3(0, 1), "low_freq_factor;");
+  EXPECT_EQ(member(with(Type::kLongrope, [](auto& s) { s.long_factor = {1, 0}; })), "long_factor;");
+}
+
 TEST(RotaryPositions, KeepTheNorm) {
   const int64_t heads = 3, size = 10, length = 490;
   const Tensor x = test::uniform({1, length, heads * size}, 3);
