@@ -66,7 +66,7 @@ class FoldersWithTokenizers : public testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, FoldersWithTokenizers,
                          testing::Values("gpt2", "llama", "bert", "roberta", "gpt_neox", "gemma2",
-                                         "xlm_roberta", "camembert"),
+                                         "xlm_roberta", "camembert", "gptj", "phi3", "cohere2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(FoldersWithTokenizers, GiveTheFiguresOfTransformers) {
