@@ -16,7 +16,7 @@
 #include "core/base/progress.h"
 #include "core/base/text.h"
 #include "core/kernels/elementwise/activation_functors.h"
-#include "nn/models/gradcheck_models.h"
+#include "nn/gradcheck/models.h"
 
 namespace tapestry {
 namespace {

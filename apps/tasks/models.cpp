@@ -2,7 +2,7 @@
 
 #include "apps/tasks/regression.h"
 #include "apps/tasks/shape_flow.h"
-#include "nn/models/gradcheck_models.h"
+#include "nn/gradcheck/models.h"
 
 namespace tapestry {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/gradcheck/models.h"
 #include "nn/layers/unpadded.h"
-#include "nn/models/gradcheck_models.h"
 #include "tests/core/cuda/need_gpu.h"
 
 namespace tapestry {

@@ -1,5 +1,5 @@
 // The rows of layers and models in the gradient table.
-#include "nn/models/gradcheck_models.h"
+#include "nn/gradcheck/models.h"
 #include "tests/autograd/support.h"
 
 namespace tapestry {

@@ -1,7 +1,7 @@
 // Rows of the gradient table for losses of preferences.
-#include "nn/models/gradcheck_cases.h"
-#include "nn/models/language_model.h"
 #include "nn/models/preference.h"
+#include "nn/gradcheck/cases.h"
+#include "nn/models/language_model.h"
 
 namespace tapestry::gradchecks {
 namespace {

@@ -1,6 +1,6 @@
 // Rows of the gradient table for guided alignment.
+#include "nn/gradcheck/cases.h"
 #include "nn/models/distillation.h"
-#include "nn/models/gradcheck_cases.h"
 #include "nn/models/r_drop.h"
 
 namespace tapestry::gradchecks {

@@ -1,6 +1,6 @@
 // Rows of the gradient table for layers.
 #include "core/base/enumerators.h"
-#include "nn/models/gradcheck_cases.h"
+#include "nn/gradcheck/cases.h"
 
 namespace tapestry::gradchecks {
 

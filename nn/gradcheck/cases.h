@@ -1,4 +1,4 @@
-// What the rows of the gradient table for layers and models share; private to nn/models/.
+// What the rows of the gradient table for layers and models share; private to nn/gradcheck/.
 #pragma once
 
 #include <memory>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/philox.h"
-#include "nn/models/gradcheck_models.h"
+#include "nn/gradcheck/models.h"
 
 namespace tapestry::gradchecks {
 
@@ -67,6 +67,23 @@ GradcheckCase layer_case(const Inputs& in, const std::string& name, const Option
 /// A smooth activation, so that finite differences meet no kink; with dropout.
 ModelOptions small_options();
 ModelOptions pre_norm_options();
+
+// The loss of a model on a small batch, by its parameters.
+GradcheckCase encoder_decoder_case(const Inputs& in, const std::string& name,
+                                   const ModelOptions& options);
+GradcheckCase rnn_attention_case(const Inputs& in, const std::string& name,
+                                 const ModelOptions& options);
+GradcheckCase language_model_case(const Inputs& in, const std::string& name,
+                                  const ModelOptions& options, bool causal);
+GradcheckCase classifier_case(const Inputs& in, const std::string& name,
+                              const ModelOptions& options);
+GradcheckCase span_case(const Inputs& in, const std::string& name, const ModelOptions& options);
+GradcheckCase tokens_case(const Inputs& in, const std::string& name, const ModelOptions& options);
+GradcheckCase embedder_case(const Inputs& in, const std::string& name, const ModelOptions& options);
+GradcheckCase vision_transformer_case(const Inputs& in, const std::string& name,
+                                      const ModelOptions& options);
+GradcheckCase linear_classifier_case(const Inputs& in, const std::string& name,
+                                     const ModelOptions& options);
 
 /// Linear layers, norms, feed-forward networks, residuals; attention; layers of a stack.
 void add_layers(Cases& cases, const Inputs& in);
