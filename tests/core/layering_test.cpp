@@ -31,7 +31,7 @@ const std::map<std::string, std::set<std::string>> kMayUse = {
 
 // The rooms of a folder, each of which may use those before it, with all folders in them.
 const std::map<std::string, std::vector<std::string>> kRooms = {
-    {"nn", {"layers", "attention", "decoding", "models"}},
+    {"nn", {"layers", "attention", "decoding", "models", "gradcheck"}},
     {"data",
      {"files", "parquet", "markup", "chat", "tokenizers", "corpora", "lexicon", "images", "batches",
       "examples", "scores", "n_best"}},
