@@ -77,6 +77,17 @@ TEST(Tape, ObserversWalkBackOverWhatIsRecordedOnly) {
   EXPECT_EQ(names.back[0], names.back[1] + 1);
 }
 
+// The gradient table would not notice a wrong factor.
+TEST(Tape, SumsAndMeansHaveTheirValues) {
+  const Var x = Var(doubles({1, 2, 3, 5, 8, 13}, {2, 3}));
+  EXPECT_EQ(sum(x).value().item(), 32);
+  EXPECT_EQ(mean(x).value().item(), 32.0 / 6);
+  EXPECT_EQ(sum(x, 0).value().to_vector<double>(), (std::vector<double>{6, 10, 16}));
+  EXPECT_EQ(mean(x, 0).value().to_vector<double>(), (std::vector<double>{3, 5, 8}));
+  EXPECT_EQ(sum(x, -1).value().to_vector<double>(), (std::vector<double>{6, 26}));
+  EXPECT_LT(distance(mean(x, 1).value(), doubles({2, 26.0 / 3}, {2})), 1e-14);
+}
+
 TEST(Tape, AnOrderOfOneAxisChangesNothing) {
   const Var x = parameter({3}, 1), weights = uniform({3}, 2);
   Tape tape;

@@ -11,7 +11,7 @@ import unittest
 import numpy
 
 import tapestry
-from support import answers, command, lines_of, trained
+from support import answers, command, heed_ctrl_c, lines_of, trained
 
 # An empty line, and one that only has signs the tokenizers do not know.
 LINES = lines_of("valid.src") + ["", "?!"]
@@ -104,7 +104,7 @@ class Stops(unittest.TestCase):
                   "except KeyboardInterrupt:\n"
                   "    print(model.translate(['']), flush=True)\n")
         child = subprocess.Popen([sys.executable, "-c", script, trained("translation")], stdout=subprocess.PIPE,
-                                 text=True)
+                                 text=True, preexec_fn=heed_ctrl_c)
         self.assertEqual(child.stdout.readline(), "loaded\n")
         time.sleep(1)
         child.send_signal(signal.SIGINT)

@@ -3,10 +3,16 @@
 import functools
 import os
 import pathlib
+import signal
 import subprocess
 
 BINARY = os.environ["TAPESTRY_BINARY"]
 TASKS = pathlib.Path(os.environ["TAPESTRY_TINY_TASKS"])
+
+
+def heed_ctrl_c():
+    """For a child: a job in the background of a script ignores SIGINT, and its children would, too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def command(*arguments, text=None, check=True):

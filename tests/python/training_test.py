@@ -12,7 +12,7 @@ import unittest
 import numpy
 
 import tapestry
-from support import TASKS, command, trained
+from support import TASKS, command, heed_ctrl_c, trained
 
 # A config as a notebook has it; paths are relative to the working directory.
 CONFIG = {
@@ -90,7 +90,7 @@ class Trains(InTasks):
         run = self.scratch / "run"
         config = json.dumps({**CONFIG, "output_dir": str(run)})
         child = subprocess.Popen([sys.executable, "-c", script, config, "100000"], stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True)
+                                 stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c)
         self.assertEqual(child.stdout.readline(), "5\n")
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)
