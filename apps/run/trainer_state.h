@@ -37,8 +37,8 @@ struct TrainerState {
   int64_t validations_without_best = 0;
   int64_t skipped_updates = 0;
   int64_t skipped_in_a_row = 0;
-  double grad_norm = 0;  ///< of the last finite update, if training.max_grad_norm_of asks for it
-  double first_nll = 0;  ///< per target, of the first finite update; 0: none yet
+  double grad_norm = 0;              ///< of the last finite update, before clipping; 0: none yet
+  double first_nll = 0;              ///< per target, of the first finite update; 0: none yet
   int64_t above_guess_in_a_row = 0;  ///< updates whose loss is worse than a uniform guess's
   int64_t parts = 1;     ///< of an update: another number sums gradients in another order
   std::string kernels;   ///< kernel_probe() of the CPU; empty: not known

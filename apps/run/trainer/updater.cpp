@@ -114,9 +114,7 @@ std::optional<Update> Updater::finish() {
     if (sums.numel() > 4) update.alignment += values[4] / targets;
   }
   launched_.reset();
-  if (training_.config.training.clips_by_former_norm && update.finite) {
-    training_.state.grad_norm = update.grad_norm;
-  }
+  if (update.finite) training_.state.grad_norm = update.grad_norm;
   if (ema_ && update.finite) ema_->update();
   return update;
 }
