@@ -107,8 +107,9 @@ void take_as_frozen(const std::string& name, const std::string& text, const std:
 // The tensors of a file in the order of their data, with offsets from its beginning.
 std::vector<StoredTensor> parse_header(const ByteSource& file) {
   const std::string& name = file.name;
-  if (file.size < 8)
+  if (file.size < 8) {
     broken_safetensors(name, "the file has ", file.size, " bytes, the header needs 8.");
+  }
   unsigned char prefix[8];
   file.read(0, prefix, sizeof prefix);
   uint64_t length = 0;

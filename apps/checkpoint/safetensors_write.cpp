@@ -109,8 +109,9 @@ ByteSource safetensors_source(std::vector<TensorToWrite> tensors, const std::str
   }
   file->tensors = std::move(tensors);
   const auto read = [file, name, size](uint64_t offset, void* to, uint64_t count) {
-    if (offset > size || count > size - offset)
+    if (offset > size || count > size - offset) {
       broken_safetensors(name, "the file ends while it is read.");
+    }
     for (auto* at = static_cast<char*>(to); count > 0;) {
       const std::string* part = &file->header;
       uint64_t begin = 0;
