@@ -9,6 +9,7 @@
 #include "apps/commands/options.h"
 #include "apps/run/memory_plan.h"
 #include "apps/run/pretrained.h"
+#include "apps/run/start.h"
 #include "apps/tasks/answers/placeholders.h"
 #include "apps/tasks/dry_training.h"
 #include "core/cpu/parallel.h"
@@ -96,7 +97,7 @@ void share(MemoryPlan& plan, const Config& config, int64_t ranks) {
 int run_plan(const PlanArguments& arguments) {
   Config config = load_run_config(arguments.config, arguments.overrides, /*check_files=*/false);
   set_num_threads(config.threads);
-  const Device device = parse_device(config.device);
+  const Device device = checked_device(config);
   const bool on_cpu = device.is_cpu();
   const TokenizerPair tokenizers = placeholder_tokenizers(
       config, [](const std::string& text) { std::cerr << "note: " << text << '\n'; });

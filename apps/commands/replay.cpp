@@ -138,6 +138,7 @@ int run_replay(const ReplayArguments& arguments, Program& program) {
   Source source = source_of(arguments.run, arguments.step);
   Config config = config_of(source, arguments.run);
   config.device = ranks.device(config.device);
+  checked_device(config);
   set_num_threads(arguments.threads > 0 ? arguments.threads : config.threads);
   RunLog log;
   Resume resume(std::move(source.files), config);

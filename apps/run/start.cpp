@@ -103,6 +103,16 @@ void share_start(Ranks& ranks, Config& config, std::unique_ptr<Resume>& resume,
   resume = std::make_unique<Resume>(facts);
 }
 
+Device checked_device(const Config& config) {
+  const Device device = parse_device(config.device);
+  if (config.device == "auto" && !device.is_cpu()) {
+    Config on_gpu = config;
+    on_gpu.device = "cuda";
+    complete(on_gpu);
+  }
+  return device;
+}
+
 std::string compare_kernels(Ranks& ranks, const Config& config, const Resume& resume, RunLog& log) {
   const Device device = parse_device(config.device);
   ranks.expect_equal("the kind of device", device.is_cpu() ? "a CPU" : "a GPU", ErrorKind::kConfig);

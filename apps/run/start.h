@@ -21,6 +21,10 @@ namespace tapestry {
 Config join_ranks(Ranks& ranks, const ConfigSource& file, const std::vector<std::string>& overrides,
                   const std::vector<std::string>& options);
 
+/// The device that the config names. If that is "auto" and a GPU, a GPU's rules hold, too, which
+/// the config was read without. Throws as complete().
+Device checked_device(const Config& config);
+
 /// Sets config.distributed.parts if it is open. Throws Error(kConfig), with a way out, if the ranks
 /// cannot share an update.
 void settle_parts(Config& config, const Resume& resume, int64_t ranks);

@@ -115,12 +115,7 @@ void expect_room(const Config& given, const Resume& resume, RunLog& log) {
 // Sets up the device and the threads of this rank.
 Device set_up_machine(Config& config, const Ranks& ranks) {
   config.device = ranks.device(config.device);
-  const Device device = parse_device(config.device);
-  if (config.device == "auto" && !device.is_cpu()) {  // then its rules hold, too
-    Config on_gpu = config;
-    on_gpu.device = "cuda";
-    complete(on_gpu);
-  }
+  const Device device = checked_device(config);
   set_num_threads(config.threads > 0 || ranks.is_alone() ? config.threads : ranks.threads());
   blas_description();  // throws, before there is a run folder
   install_signal_handlers();

@@ -10,6 +10,7 @@
 #include "apps/commands/bench/training_steps.h"
 #include "apps/commands/number_bounds.h"
 #include "apps/run/pretrained.h"
+#include "apps/run/start.h"
 #include "apps/tasks/answers/placeholders.h"
 #include "core/allocator.h"
 #include "core/cpu/bfloat16_kernel.h"
@@ -114,7 +115,7 @@ int run_bench(const AnyBench& arguments, Program& program) {
   config.device = ranks.device(config.device);
   if (arguments.threads > 0) config.threads = arguments.threads;
   set_num_threads(config.threads > 0 ? config.threads : ranks.threads());
-  const Device device = parse_device(config.device);
+  const Device device = checked_device(config);
   if (const std::string warning = blas_warning(); !warning.empty()) {
     fmt::print(stderr, "warning: {}{}\n", ranks.prefix(), warning);
   }
