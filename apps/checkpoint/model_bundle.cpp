@@ -5,6 +5,7 @@
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/run_folder.h"
+#include "core/cpu/portable_bits.h"
 
 namespace tapestry {
 
@@ -139,6 +140,7 @@ CarriedTensors carried_tensors(const Config& config) {
 
 ParamStore make_store(const Config& config, ModelUse use, ParamStore::Start start) {
   const Device device = parse_device(config.device);
+  if (config.portable_bits) choose_portable_bits();
   const Numbers numbers = numbers_of(config, use, device);
   FrozenBase base;
   if (use == ModelUse::kTraining) {

@@ -18,6 +18,10 @@ bool may_mix(const Config& config) {
   return !examples_of(config).of_points();
 }
 
+bool auto_mixes(const Config& config, Device device) {
+  return may_mix(config) && !config.portable_bits && bfloat16_is_faster(device);
+}
+
 }  // namespace
 
 bool bfloat16_is_faster(Device device) {
@@ -29,9 +33,10 @@ bool bfloat16_is_faster(Device device) {
 std::string settle_dtype(Config& config, Device device) {
   if (!config.auto_dtype) return "";
   config.auto_dtype = false;
-  config.mixed = may_mix(config) && bfloat16_is_faster(device);
+  config.mixed = auto_mixes(config, device);
   const std::string who = device.is_cpu() ? "this processor" : "this GPU";
   if (!may_mix(config)) return concat("dtype auto: float32, as ", config.task->name, " needs");
+  if (config.portable_bits) return "dtype auto: float32, as deterministic: portable needs";
   if (device.is_cpu() && bfloat16_kernel() == Bfloat16Kernel::kBfmmla) {
     return "dtype auto: float32, as bfloat16 on bfmmla was measured on no processor";
   }
@@ -41,8 +46,9 @@ std::string settle_dtype(Config& config, Device device) {
 
 Numbers numbers_of(const Config& config, ModelUse use, Device device) {
   const bool trains = use == ModelUse::kTraining;
-  const bool asked = config.mixed || (config.auto_dtype && bfloat16_is_faster(device));
-  const bool mixed = asked && may_mix(config) && (trains || !device.is_cpu());
+  const bool asked =
+      (config.mixed && may_mix(config)) || (config.auto_dtype && auto_mixes(config, device));
+  const bool mixed = asked && (trains || !device.is_cpu());
   const bool allowed = device.is_cpu() ? config.allow_bf16x3 : config.allow_tf32;
   const Precision faster = device.is_cpu() ? Precision::kBf16x3 : Precision::kTf32;
   return {mixed ? DType::kBFloat16 : config.dtype, trains && allowed ? faster : Precision::kFull};
@@ -125,6 +131,10 @@ void bind_config(ConfigSection& s, Config& config) {
          "Lets a GPU round the factors of float32 products to TF32 (10 bits).");
   s.read("allow_bf16x3", config.allow_bf16x3,
          "Lets a CPU with AMX compute float32 products as three products of bfloat16 (16 bits).");
+  s.read_choice("deterministic", config.portable_bits, {{"machine", false}, {"portable", true}},
+                "Whose bits two runs share: those of one kind of processor, or of every processor "
+                "with fused multiply-add, on which float32 products are slower and bfloat16 is "
+                "multiplied as float32.");
   s.read("cuda_graphs", config.cuda_graphs,
          "Records an update's work on a GPU once for each shape and replays it.");
   s.demand("output_dir");

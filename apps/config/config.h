@@ -152,10 +152,11 @@ struct Config {
   bool mixed = false;  ///< `dtype: bfloat16`: training's tensors are bfloat16, weights float32
   /// `dtype: auto`: `mixed` where bfloat16_is_faster(); a training settles it when it begins.
   bool auto_dtype = false;
-  bool allow_tf32 = false;    ///< on a GPU the float32 products of dense layers may round to TF32
-  bool allow_bf16x3 = false;  ///< on a CPU they may be sums of three products of bfloat16
-  bool cuda_graphs = false;   ///< updates on a GPU run as CUDA graphs
-  std::string output_dir;     ///< absolute
+  bool allow_tf32 = false;     ///< on a GPU the float32 products of dense layers may round to TF32
+  bool allow_bf16x3 = false;   ///< on a CPU they may be sums of three products of bfloat16
+  bool portable_bits = false;  ///< `deterministic: portable`, see core/cpu/portable_bits.h
+  bool cuda_graphs = false;    ///< updates on a GPU run as CUDA graphs
+  std::string output_dir;      ///< absolute
   /// True for checkpoints from before targets had a normalization of their own: theirs is the
   /// sources'.
   bool one_normalization = false;

@@ -5,6 +5,7 @@
 
 #include "apps/config/rules.h"
 #include "core/cpu/bfloat16_kernel.h"
+#include "core/cpu/portable_bits.h"
 #include "data/scores/metrics.h"
 #include "nn/models/vision_transformer.h"
 
@@ -194,10 +195,21 @@ void check_embedding(Rules& rules, const Config& config) {
 
 // A config of a checkpoint may come from another machine.
 void check_machine(Rules& rules, const Config& config) {
-  if (!config.allow_bf16x3) return;
   rules.of("", {}, {{"allow_bf16x3", "allow_bf16x3"}}, [&](const OptionReport& report) {
-    const std::string why = why_no_bf16x3(bfloat16_kernel());
+    const std::string why = config.allow_bf16x3 ? why_no_bf16x3(bfloat16_kernel()) : "";
     report.expect(why.empty(), "allow_bf16x3", why);
+    report.expect(!config.allow_bf16x3 || !config.portable_bits, "allow_bf16x3",
+                  "has the bits of one kind of processor, deterministic: portable those of all.");
+  });
+  if (!config.portable_bits) return;
+  rules.of("", {}, {{"deterministic", "deterministic"}}, [&](const OptionReport& report) {
+    const std::string why = why_no_portable_bits();
+    report.expect(why.empty(), "deterministic", why);
+    report.expect(!config.device.starts_with("cuda"), "deterministic",
+                  "portable is for device: cpu, got device: ", config.device, '.');
+    report.expect(config.dtype != DType::kFloat64, "deterministic",
+                  "portable is for dtype: float32 and bfloat16, got float64, whose products are "
+                  "OpenBLAS's.");
   });
 }
 

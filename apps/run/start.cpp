@@ -8,6 +8,7 @@
 #include "apps/run/kernel_probe.h"
 #include "apps/run/pretrained.h"
 #include "core/base/text.h"
+#include "core/cpu/portable_bits.h"
 
 namespace tapestry {
 namespace {
@@ -110,6 +111,7 @@ Device checked_device(const Config& config) {
     on_gpu.device = "cuda";
     complete(on_gpu);
   }
+  if (config.portable_bits) choose_portable_bits();
   return device;
 }
 

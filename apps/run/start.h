@@ -22,7 +22,8 @@ Config join_ranks(Ranks& ranks, const ConfigSource& file, const std::vector<std:
                   const std::vector<std::string>& options);
 
 /// The device that the config names. If that is "auto" and a GPU, a GPU's rules hold, too, which
-/// the config was read without. Throws as complete().
+/// the config was read without. Chooses portable bits if the config wants them. Throws as
+/// complete().
 Device checked_device(const Config& config);
 
 /// Sets config.distributed.parts if it is open. Throws Error(kConfig), with a way out, if the ranks

@@ -9,6 +9,8 @@
 #include "apps/checkpoint/bytes.h"
 #include "core/allocator.h"
 #include "core/base/interruption.h"
+#include "core/cpu/parallel.h"
+#include "core/kernels/cross_entropy.h"
 #include "data/scores/metrics.h"
 #include "data/tokenizers/character_changes.h"
 
@@ -216,15 +218,19 @@ std::map<std::string, double> LossSums::metrics() const {
 }
 
 std::vector<double> target_log_probabilities(const Var& logits, const Tensor& targets) {
-  const Tensor log_probability = log_softmax(logits).value().to(Device{}).to(wider(logits.dtype()));
+  const Tensor host = logits.value().to(Device{}).to(wider(logits.dtype()));
+  const std::vector<int32_t> all = targets.to_vector<int32_t>();
   const int64_t vocab = logits.shape()[-1];
-  std::vector<double> values;
-  dispatch_wide(log_probability.dtype(), [&](auto type) {
-    const auto* row = log_probability.data<decltype(type)>();
-    for (const int32_t target : targets.to_vector<int32_t>()) {
-      values.push_back(target == kNoTarget ? 0.0 : static_cast<double>(row[target]));
-      row += vocab;
-    }
+  std::vector<double> values(all.size());
+  dispatch_wide(host.dtype(), [&](auto type) {
+    const auto* const z = host.data<decltype(type)>();
+    parallel_for(std::ssize(all), [&](int64_t r) {
+      const int32_t target = all[static_cast<size_t>(r)];
+      if (target == kNoTarget) return;
+      const auto* const row = z + r * vocab;
+      values[static_cast<size_t>(r)] =
+          static_cast<double>(row[target]) - kernels::log_sum_exp(Cpu{}, row, vocab);
+    });
   });
   return values;
 }

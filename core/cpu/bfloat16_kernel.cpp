@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "core/cpu/forced_kernel.h"
+#include "core/cpu/portable_bits.h"
 
 namespace tapestry {
 namespace {
@@ -69,7 +70,7 @@ Bfloat16Kernel bfloat16_kernel() {
     return wanted != nullptr ? forced_bfloat16_kernel(wanted, cpu_traits(), tiles_allowed())
                              : bfloat16_kernel_for(cpu_traits(), tiles_allowed());
   }();
-  return chosen;
+  return has_portable_bits() ? Bfloat16Kernel::kWidened : chosen;
 }
 
 }  // namespace tapestry

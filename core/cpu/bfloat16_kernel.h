@@ -45,8 +45,9 @@ constexpr bool has_tiles(Bfloat16Kernel kernel) { return kernel != Bfloat16Kerne
 Bfloat16Kernel bfloat16_kernel_for(const CpuTraits& cpu, bool tiles_allowed);
 
 /// The choice for this process, made on the first call and kept. The environment variable
-/// TAPESTRY_BFLOAT16 overrides it with one of the names above. Throws Error(kConfig) if that is
-/// unknown or impossible here.
+/// TAPESTRY_BFLOAT16 overrides it with one of the names above. Where bits must be portable it is
+/// kWidened (portable_bits.h). Throws Error(kConfig) if the variable's value is unknown or
+/// impossible here.
 Bfloat16Kernel bfloat16_kernel();
 
 /// The kernel that `wanted` (the variable's value) names. Throws as bfloat16_kernel() does.

@@ -82,6 +82,11 @@ template <class T>
 void cross_entropy(Cuda, const CrossEntropyShape& shape, const T* logits, const RowTargets& targets,
                    double grad_scale, T* dlogits, CrossEntropySums* sums);
 
+/// log(sum of e^z) of a row: -inf if all logits are. What linear_cross_entropy() finds for the same
+/// logits to the last bit, but with bfloat16 instructions.
+template <class T>
+double log_sum_exp(Cpu, const T* logits, int64_t classes);
+
 /// By chunks of rows: the logits of the whole batch are never stored. Ignored rows are left out; on
 /// CUDA only with host_targets, and only if that saves an eighth of the rows (the number of rows
 /// left is rounded up).

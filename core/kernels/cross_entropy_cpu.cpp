@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/cpu/parallel.h"
+#include "core/kernels/cpu/class_pieces.h"
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cross_entropy_rows.h"
 #include "core/profile.h"
@@ -34,25 +35,25 @@ PieceStats<T> exponentials_of(Load load, int64_t n, T* e) {
   PieceStats<T> stats;
   auto largest = hn::Set(d, -infinity);
   for (int64_t begin = 0; begin < n; begin += kShortSum) {
-    auto total = hn::Zero(d);
-    each_vector(d, std::min(kShortSum, n - begin), [&](auto io, int64_t i) HWY_ATTR {
+    LineSums<T> total;
+    each_line<T>(std::min(kShortSum, n - begin), [&](auto io, int64_t i, auto part) HWY_ATTR {
       const auto v = load(io, begin + i);
       largest = hn::Max(largest, io.or_else(d, v, largest));
-      total = hn::Add(total, v);  // lanes that do not exist hold 0
+      total[part] = hn::Add(total[part], v);  // lanes that do not exist hold 0
     });
-    stats.total += static_cast<double>(sum_lanes(d, total));
+    stats.total += static_cast<double>(total.total());
   }
   stats.max = max_lanes(d, largest);
   // If all are -inf the sum must be 0, not that of e^(inf - inf).
   const auto shift = hn::Set(d, stats.max == -infinity ? T{0} : stats.max);
   for (int64_t begin = 0; begin < n; begin += kShortSum) {
-    auto sum = hn::Zero(d);
-    each_vector(d, std::min(kShortSum, n - begin), [&](auto io, int64_t i) HWY_ATTR {
+    LineSums<T> sum;
+    each_line<T>(std::min(kShortSum, n - begin), [&](auto io, int64_t i, auto part) HWY_ATTR {
       const auto power = exp_negative(d, hn::Sub(load(io, begin + i), shift));
-      sum = hn::Add(sum, io.or_else(d, power, hn::Zero(d)));
+      sum[part] = hn::Add(sum[part], io.or_else(d, power, hn::Zero(d)));
       if (e != nullptr) io.store(d, power, e + begin + i);
     });
-    stats.sum += static_cast<double>(sum_lanes(d, sum));
+    stats.sum += static_cast<double>(sum.total());
   }
   return stats;
 }
@@ -195,6 +196,24 @@ CrossEntropySums total_loss(const RowLoss* rows, int64_t count) {
 namespace kernels {
 
 template <class T>
+double log_sum_exp(Cpu, const T* logits, int64_t classes) {
+  const CrossEntropyPasses<T>& passes = cross_entropy_passes<T>();
+  const Cut pieces = class_pieces(classes);
+  Scratch<PieceStats<Wider<T>>> stats(pieces.count());
+  double max = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (int64_t p = 0; p < pieces.count(); ++p) {
+    const Range piece = pieces[p];
+    stats[p] = passes.exponentials(logits + piece.begin, nullptr, piece.size(), nullptr);
+    max = std::max<double>(max, stats[p].max);
+  }
+  for (int64_t p = 0; p < pieces.count(); ++p) {
+    // A piece of -inf alone adds nothing, and its difference could be NaN.
+    if (stats[p].sum != 0) sum += stats[p].sum * std::exp(stats[p].max - max);
+  }
+  return max + std::log(sum);
+}
+
+template <class T>
 void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const RowTargets& targets,
                    double grad_scale, T* dlogits, CrossEntropySums* sums) {
   const ProfileScope profile(Part::kClassifier);
@@ -221,6 +240,9 @@ void cross_entropy(Cpu, const CrossEntropyShape& shape, const T* logits, const R
   *sums = total_loss(losses.data(), shape.rows);
 }
 
+template double log_sum_exp(Cpu, const float*, int64_t);
+template double log_sum_exp(Cpu, const double*, int64_t);
+template double log_sum_exp(Cpu, const BFloat16*, int64_t);
 template void cross_entropy(Cpu, const CrossEntropyShape&, const float*, const RowTargets&, double,
                             float*, CrossEntropySums*);
 template void cross_entropy(Cpu, const CrossEntropyShape&, const double*, const RowTargets&, double,

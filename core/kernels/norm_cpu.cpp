@@ -80,19 +80,19 @@ void forward(const NormShape& shape, const NormForward<T>& args, int64_t begin, 
     }
     W mean = 0;
     if (shape.kind == NormKind::kLayer) {
-      auto sums = hn::Zero(d);
-      each_vector(d, cols,
-                  [&](auto io, int64_t i) HWY_ATTR { sums = hn::Add(sums, io.load(d, x + i)); });
-      mean = sum_lanes(d, sums) / static_cast<W>(cols);
+      LineSums<T> sums;
+      each_line<T>(cols, [&](auto io, int64_t i, auto part)
+                             HWY_ATTR { sums[part] = hn::Add(sums[part], io.load(d, x + i)); });
+      mean = sums.total() / static_cast<W>(cols);
       args.mean[r] = mean;
     }
     const auto means = hn::Set(d, mean);
-    auto squares = hn::Zero(d);
-    each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
+    LineSums<T> squares;
+    each_line<T>(cols, [&](auto io, int64_t i, auto part) HWY_ATTR {
       const auto centred = io.or_else(d, hn::Sub(io.load(d, x + i), means), hn::Zero(d));
-      squares = hn::MulAdd(centred, centred, squares);
+      squares[part] = hn::MulAdd(centred, centred, squares[part]);
     });
-    const W variance = sum_lanes(d, squares) / static_cast<W>(cols);
+    const W variance = squares.total() / static_cast<W>(cols);
     const W rstd = 1 / std::sqrt(variance + static_cast<W>(shape.eps));
     args.rstd[r] = rstd;
     const auto scale = hn::Set(d, rstd);
@@ -131,21 +131,21 @@ void backward(const NormShape& shape, const NormBackward<T>& args, int64_t begin
     const auto rstd = hn::Set(d, args.rstd[r]);
     auto g_mean = zero, gx_mean = zero;
     if (dy != nullptr) {
-      auto g_sum = zero, gx_sum = zero;
-      each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
+      LineSums<T> g_sum, gx_sum;
+      each_line<T>(cols, [&](auto io, int64_t i, auto part) HWY_ATTR {
         const auto v = io.load(d, dy + i);
         const auto xhat = hn::Mul(hn::Sub(io.load(d, x + i), means), rstd);
         const auto g = hn::Mul(v, io.load(d, args.gamma + i));
-        g_sum = hn::Add(g_sum, g);
-        gx_sum = hn::MulAdd(g, xhat, gx_sum);
+        g_sum[part] = hn::Add(g_sum[part], g);
+        gx_sum[part] = hn::MulAdd(g, xhat, gx_sum[part]);
         if (d_gamma != nullptr) {
           io.store(d, hn::MulAdd(v, xhat, io.load(d, d_gamma + i)), d_gamma + i);
         }
         if (d_beta != nullptr) io.store(d, hn::Add(v, io.load(d, d_beta + i)), d_beta + i);
       });
       const W n = static_cast<W>(cols);
-      if (shape.kind == NormKind::kLayer) g_mean = hn::Set(d, sum_lanes(d, g_sum) / n);
-      gx_mean = hn::Set(d, sum_lanes(d, gx_sum) / n);
+      if (shape.kind == NormKind::kLayer) g_mean = hn::Set(d, g_sum.total() / n);
+      gx_mean = hn::Set(d, gx_sum.total() / n);
     }
     const auto gradient = [&](auto io, int64_t i) HWY_ATTR {
       auto ds = dsum != nullptr ? io.load(d, dsum + i) : zero;

@@ -41,22 +41,29 @@ namespace tapestry {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Four lines of sums hide the latency of the addition.
 template <class T>
 Wider<T> sum(const T* x, int64_t n) {
-  const Whole io;
   const Tag<T> d;
-  const int64_t lanes = lanes_of<T>();
-  auto s0 = hn::Zero(d), s1 = hn::Zero(d), s2 = hn::Zero(d), s3 = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    s0 = hn::Add(s0, io.load(d, x + i));
-    s1 = hn::Add(s1, io.load(d, x + i + lanes));
-    s2 = hn::Add(s2, io.load(d, x + i + 2 * lanes));
-    s3 = hn::Add(s3, io.load(d, x + i + 3 * lanes));
+  constexpr int64_t kLine = kLineVectors<T> * static_cast<int64_t>(hn::MaxLanes(d));
+  LineSums<T> a, b, c, e;
+  const auto add = [&](auto io, LineSums<T>& sums, int64_t i, auto part)
+                       HWY_ATTR { sums[part] = hn::Add(sums[part], io.load(d, x + i)); };
+  int64_t begin = 0;
+  for (; begin + 4 * kLine <= n; begin += 4 * kLine) {
+    each_line<T>(kLine, [&](auto io, int64_t i, auto part) HWY_ATTR {
+      add(io, a, begin + i, part);
+      add(io, b, begin + kLine + i, part);
+      add(io, c, begin + 2 * kLine + i, part);
+      add(io, e, begin + 3 * kLine + i, part);
+    });
   }
-  each_vector(d, n - i,
-              [&](auto part, int64_t j) HWY_ATTR { s0 = hn::Add(s0, part.load(d, x + i + j)); });
-  return sum_lanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
+  each_line<T>(n - begin,
+               [&](auto io, int64_t i, auto part) HWY_ATTR { add(io, a, begin + i, part); });
+  a.add(b);
+  c.add(e);
+  a.add(c);
+  return a.total();
 }
 
 template <class X, class Y>

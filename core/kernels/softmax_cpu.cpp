@@ -53,13 +53,13 @@ template <class T>
 void softmax(const T* x, T* y, int64_t cols) {
   const Tag<T> d;
   const auto shift = hn::Set(d, row_shift(x, cols));
-  auto sums = hn::Zero(d);
-  each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
+  LineSums<T> sums;
+  each_line<T>(cols, [&](auto io, int64_t i, auto part) HWY_ATTR {
     const auto e = exp_negative(d, hn::Sub(io.load(d, x + i), shift));
-    sums = hn::Add(sums, io.or_else(d, e, hn::Zero(d)));
+    sums[part] = hn::Add(sums[part], io.or_else(d, e, hn::Zero(d)));
     if constexpr (!kRounds<T>) io.store(d, e, y + i);
   });
-  const Wider<T> sum = sum_lanes(d, sums);
+  const Wider<T> sum = sums.total();
   const auto factor = hn::Set(d, sum == 0 ? Wider<T>{0} : 1 / sum);
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
     // y has the exponential itself only where it could keep all its digits.
@@ -72,11 +72,11 @@ void softmax(const T* x, T* y, int64_t cols) {
 template <class T>
 void softmax_backward(const T* y, const T* dy, T* dx, int64_t cols, Write write) {
   const Tag<T> d;
-  auto sums = hn::Zero(d);
-  each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
-    sums = hn::MulAdd(io.load(d, y + i), io.load(d, dy + i), sums);
+  LineSums<T> sums;
+  each_line<T>(cols, [&](auto io, int64_t i, auto part) HWY_ATTR {
+    sums[part] = hn::MulAdd(io.load(d, y + i), io.load(d, dy + i), sums[part]);
   });
-  const auto dot = hn::Set(d, sum_lanes(d, sums));
+  const auto dot = hn::Set(d, sums.total());
   with_write(write, [&](auto mode) HWY_ATTR {
     each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
       const auto g = hn::Mul(io.load(d, y + i), hn::Sub(io.load(d, dy + i), dot));
@@ -90,12 +90,12 @@ void log_softmax(const T* x, T* y, int64_t cols) {
   const Tag<T> d;
   const Wider<T> shift = row_shift(x, cols);
   const auto shifts = hn::Set(d, shift);
-  auto sums = hn::Zero(d);
-  each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
+  LineSums<T> sums;
+  each_line<T>(cols, [&](auto io, int64_t i, auto part) HWY_ATTR {
     const auto e = exp_negative(d, hn::Sub(io.load(d, x + i), shifts));
-    sums = hn::Add(sums, io.or_else(d, e, hn::Zero(d)));
+    sums[part] = hn::Add(sums[part], io.or_else(d, e, hn::Zero(d)));
   });
-  const Wider<T> sum = sum_lanes(d, sums);
+  const Wider<T> sum = sums.total();
   // A row of only -inf stays unchanged.
   const auto log_sum = hn::Set(d, sum == 0 ? Wider<T>{0} : std::log(sum));
   each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
@@ -106,10 +106,10 @@ void log_softmax(const T* x, T* y, int64_t cols) {
 template <class T>
 void log_softmax_backward(const T* y, const T* dy, T* dx, int64_t cols, Write write) {
   const Tag<T> d;
-  auto sums = hn::Zero(d);
-  each_vector(d, cols,
-              [&](auto io, int64_t i) HWY_ATTR { sums = hn::Add(sums, io.load(d, dy + i)); });
-  const auto sum = hn::Set(d, sum_lanes(d, sums));
+  LineSums<T> sums;
+  each_line<T>(cols, [&](auto io, int64_t i, auto part)
+                         HWY_ATTR { sums[part] = hn::Add(sums[part], io.load(d, dy + i)); });
+  const auto sum = hn::Set(d, sums.total());
   with_write(write, [&](auto mode) HWY_ATTR {
     each_vector(d, cols, [&](auto io, int64_t i) HWY_ATTR {
       const auto p = exp_negative(d, io.load(d, y + i));

@@ -1,19 +1,21 @@
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/kernels/sum_squares_cpu.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "core/kernels/sum_squares.h"
 
 #include <numeric>
 #include <vector>
 
 #include "core/kernels/cpu/simd_select.h"
 #include "core/kernels/cpu/tensor_list.h"
-#include "core/kernels/sum_squares.h"
 #include "core/profile.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/sum_squares_cpu.cpp"
+#include "hwy/foreach_target.h"
+
+#include "core/kernels/cpu/simd-inl.h"
 
 #ifndef TAPESTRY_SUM_SQUARES_ONCE
 #define TAPESTRY_SUM_SQUARES_ONCE
-namespace tapestry::kernels {
+namespace tapestry {
 
 template <class T>
 struct SquaresPieces {
@@ -21,13 +23,13 @@ struct SquaresPieces {
   double (*count)(const T* x, int64_t n, int64_t* zeros);  // and the zeros
 };
 
-}  // namespace tapestry::kernels
+}  // namespace tapestry
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace tapestry::kernels {
+namespace tapestry {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
+namespace {
 
 template <class D>
 HWY_INLINE hn::Vec<D> load_double(D d, const double* x) {
@@ -46,28 +48,32 @@ HWY_INLINE hn::Vec<D> load_double(D d, const BFloat16* x) {
   return hn::PromoteTo(d, hn::BitCast(hn::Rebind<float, D>(), hn::ShiftLeft<16>(word)));
 }
 
-// Four running sums hide the latency of the addition. Zeros are counted where `zeros` is given.
+// Four lines of sums hide the latency of the addition. Zeros are counted where `zeros` is given.
 template <bool kCounts, class T>
 double sum_squares_piece(const T* x, int64_t n, [[maybe_unused]] int64_t* zeros) {
-  const hn::ScalableTag<double> d;
-  using V = hn::Vec<decltype(d)>;
-  const int64_t lanes = hn::Lanes(d);
-  V a = hn::Zero(d), b = a, c = a, e = a, counted = a;
-  const auto count = [&](V v) {
-    counted = hn::Add(counted, hn::IfThenElseZero(hn::Eq(v, hn::Zero(d)), hn::Set(d, 1)));
-  };
+  const Tag<double> d;
+  constexpr int64_t kLanes = hn::MaxLanes(d), kLine = kLineVectors<double> * kLanes;
+  constexpr int kLines = 4;
+  LineSums<double> sums[kLines], counted;
   int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    const V xa = load_double(d, x + i), xb = load_double(d, x + i + lanes);
-    const V xc = load_double(d, x + i + 2 * lanes), xe = load_double(d, x + i + 3 * lanes);
-    a = hn::MulAdd(xa, xa, a);
-    b = hn::MulAdd(xb, xb, b);
-    c = hn::MulAdd(xc, xc, c);
-    e = hn::MulAdd(xe, xe, e);
-    if constexpr (kCounts) count(xa), count(xb), count(xc), count(xe);
+  for (; i + kLines * kLine <= n; i += kLines * kLine) {
+    each_part<double>([&](auto part) HWY_ATTR {
+#pragma GCC unroll 4
+      for (int line = 0; line < kLines; ++line) {
+        const auto v = load_double(d, x + i + line * kLine + part * kLanes);
+        sums[line][part] = hn::MulAdd(v, v, sums[line][part]);
+        if constexpr (kCounts) {
+          const auto zero = hn::Eq(v, hn::Zero(d));
+          counted[part] = hn::Add(counted[part], hn::IfThenElseZero(zero, hn::Set(d, 1)));
+        }
+      }
+    });
   }
-  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
-  if constexpr (kCounts) *zeros = static_cast<int64_t>(hn::GetLane(hn::SumOfLanes(d, counted)));
+  sums[0].add(sums[1]);
+  sums[2].add(sums[3]);
+  sums[0].add(sums[2]);
+  double sum = sums[0].total();
+  if constexpr (kCounts) *zeros = static_cast<int64_t>(counted.total());
   for (; i < n; ++i) {
     const double v = static_cast<Wider<T>>(x[i]);
     sum += v * v;
@@ -85,12 +91,13 @@ const PerType<SquaresPieces>* squares_pieces() {
   return &pieces;
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace tapestry::kernels
+}  // namespace tapestry
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tapestry::kernels {
+namespace tapestry {
 namespace {
 
 HWY_EXPORT(squares_pieces);
@@ -105,6 +112,8 @@ double count_squares_piece(const T* x, int64_t n, int64_t* zeros) {
 }
 
 }  // namespace
+
+namespace kernels {
 
 template <class T>
 void sum_squares(Cpu, std::span<const ElementSpan<T>> tensors, double* result) {
@@ -187,5 +196,6 @@ template void piece_squares(Cpu, const ElementSpan<BFloat16>&, int64_t,
 template void chunk_squares(Cpu, const float*, int64_t, double*);
 template void chunk_squares(Cpu, const double*, int64_t, double*);
 
-}  // namespace tapestry::kernels
+}  // namespace kernels
+}  // namespace tapestry
 #endif

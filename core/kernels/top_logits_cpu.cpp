@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <limits>
 
 #include "core/cpu/parallel.h"
 #include "core/kernels/cpu/simd_select.h"
-#include "core/kernels/cross_entropy_rows.h"
+#include "core/kernels/cross_entropy.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/top_logits_cpu.cpp"
@@ -116,8 +115,7 @@ void top_logits(Cpu, const TopLogitsShape& shape, const T* logits, const int32_t
   parallel_for(shape.rows, [&](int64_t r) {
     const T* const z = logits + r * shape.vocab;
     double* const result = top + r * (1 + 2 * shape.count);
-    const auto stats = cross_entropy_passes<T>().exponentials(z, nullptr, shape.vocab, nullptr);
-    result[0] = static_cast<double>(stats.max) + std::log(stats.sum);
+    result[0] = log_sum_exp(Cpu{}, z, shape.vocab);
     TopPairs<Wider<T>> pairs(result + 1, shape.count, banned);
     passes.offer_all(z, shape.vocab, pairs);
   });

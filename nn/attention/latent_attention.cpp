@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/cpu/portable_bits.h"
+
 namespace tapestry {
 namespace {
 
@@ -174,6 +176,15 @@ Var LatentAttention::step(const Var& x, KeyValueCache& cache, const DecodingStep
   }
   how.key_rows = step.key_rows;
   how.key_lengths = step.lengths;
+  const int64_t rope = options.rope_head_size;
+  // Absorbed products add in another order than training's.
+  if (has_portable_bits()) {
+    const Var kept(cache.kv);
+    return attend(
+        x, step.positions,
+        {slice(kept, 2, rope, options.cache_width()), rope > 0 ? slice(kept, 2, 0, rope) : Var()},
+        how);
+  }
   return attend_absorbed(x, step.positions, cache.kv, how);
 }
 

@@ -27,23 +27,30 @@ double checked(double log_sum_exp, const SearchRow& row) {
   return log_sum_exp;
 }
 
+// The log-probability of a row and one token more, added up as score and training do.
+struct Likelihood {
+  double of(double logit) const { return before + (logit - log_sum_exp); }
+  double before, log_sum_exp;
+};
+
 // Takes the pairs of a row's top_logits().
-void take_pairs(const double* pairs, int64_t number, double shift, int32_t beam,
+void take_pairs(const double* pairs, int64_t number, Likelihood likelihood, int32_t beam,
                 std::vector<Candidate>& found) {
   for (int64_t k = 0; k < number; ++k) {
     const auto token = static_cast<int32_t>(pairs[2 * k]);
     if (token < 0) break;
-    found.push_back({shift + pairs[2 * k + 1], beam, token});
+    found.push_back({likelihood.of(pairs[2 * k + 1]), beam, token});
   }
 }
 
 // Appends the wanted tokens that a list lacks and whose logit, of `logit_of`, is not -inf.
 template <class F>
-void take_wanted(const SearchRow& row, double shift, F&& logit_of, std::vector<Candidate>& found) {
+void take_wanted(const SearchRow& row, Likelihood likelihood, F&& logit_of,
+                 std::vector<Candidate>& found) {
   for (const int32_t token : row.wanted) {
     if (std::ranges::find(found, token, &Candidate::token) != found.end()) continue;
     const double logit = logit_of(token);
-    if (logit != kImpossible) found.push_back({shift + logit, row.beam, token});
+    if (logit != kImpossible) found.push_back({likelihood.of(logit), row.beam, token});
   }
 }
 
@@ -60,8 +67,8 @@ void take_top(const Tensor& top, const std::vector<SearchRow>& rows,
   for (size_t r = 0; r < rows.size(); ++r) {
     const SearchRow& row = rows[r];
     const double* const result = top.data<double>() + static_cast<int64_t>(r) * width;
-    const double shift = row.log_probability - checked(result[0], row);
-    if (row.only < 0) take_pairs(result + 1, pairs, shift, row.beam, candidates[r]);
+    const Likelihood likelihood{row.log_probability, checked(result[0], row)};
+    if (row.only < 0) take_pairs(result + 1, pairs, likelihood, row.beam, candidates[r]);
   }
 }
 
@@ -120,16 +127,17 @@ void find_plain(const Tensor& logits, const std::vector<SearchRow>& rows, const 
   for (int64_t r = 0; r < std::ssize(rows); ++r) {
     const SearchRow& row = rows[static_cast<size_t>(r)];
     std::vector<Candidate>& found = candidates[static_cast<size_t>(r)];
-    const double shift = row.log_probability - host.data<double>()[r * (1 + 2 * pairs)];
+    const Likelihood likelihood{row.log_probability, host.data<double>()[r * (1 + 2 * pairs)]};
     const auto logit_of = [&](int32_t token) {
       const int64_t at = r * vocab + token;
       return logits.reshape({logits.numel()}).slice(at, at + 1).item();
     };
-    if (row.only < 0) take_wanted(row, shift, logit_of, found);
+    if (row.only < 0) take_wanted(row, likelihood, logit_of, found);
     if (!found.empty()) continue;
     const int32_t token = row.only < 0 ? task.eos_id : row.only;
     const auto best = static_cast<int32_t>(host.data<double>()[r * (1 + 2 * pairs) + 1]);
-    found.push_back({shift + logit_of(token), row.beam, token, row.only >= 0 && best != token});
+    found.push_back(
+        {likelihood.of(logit_of(token)), row.beam, token, row.only >= 0 && best != token});
   }
 }
 
@@ -143,9 +151,9 @@ void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask
   };
   apply_penalties(z, row.context, options);
   find(1);
-  const double shift = row.log_probability - checked(top[0], row);
+  const Likelihood likelihood{row.log_probability, checked(top[0], row)};
   const int32_t last = row.only < 0 ? task.eos_id : row.only;
-  Candidate last_resort{shift + z[last], row.beam, last};
+  Candidate last_resort{likelihood.of(z[last]), row.beam, last};
   apply_bans(z, row.context, task, options);
   const bool none_left =
       std::all_of(z.begin(), z.end(), [](double value) { return value == kImpossible; });
@@ -166,12 +174,12 @@ void find_with_rules(std::span<double> z, const SearchRow& row, const SearchTask
     found.push_back(last_resort);
   } else if (options.do_sample) {
     const int32_t token = draw();
-    found.push_back({shift + z[token], row.beam, token});
+    found.push_back({likelihood.of(z[token]), row.beam, token});
   } else {
     find(pairs);
-    take_pairs(top.data() + 1, pairs, shift, row.beam, found);
+    take_pairs(top.data() + 1, pairs, likelihood, row.beam, found);
     take_wanted(
-        row, shift, [&](int32_t token) { return z[token]; }, found);
+        row, likelihood, [&](int32_t token) { return z[token]; }, found);
   }
 }
 

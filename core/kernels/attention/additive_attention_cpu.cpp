@@ -56,12 +56,12 @@ HWY_INLINE V absolute_tanh(D d, V x) {
 template <class T>
 Wider<T> score(const T* q, const T* k, const T* v, int64_t n) {
   const Tag<T> d;
-  auto sum = hn::Zero(d);
-  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+  LineSums<T> sums;
+  each_line<T>(n, [&](auto io, int64_t i, auto part) HWY_ATTR {
     const auto t = absolute_tanh(d, hn::Add(io.load(d, q + i), io.load(d, k + i)));
-    sum = hn::MulAdd(io.load(d, v + i), t, sum);
+    sums[part] = hn::MulAdd(io.load(d, v + i), t, sums[part]);
   });
-  return sum_lanes(d, sum);
+  return sums.total();
 }
 
 template <class T>
@@ -88,11 +88,11 @@ void score_backward(const T* q, const T* k, const T* v, Wider<T> ds, Wider<T>* d
 template <class T>
 Wider<T> dot(const T* a, const T* b, int64_t n) {
   const Tag<T> d;
-  auto sum = hn::Zero(d);
-  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-    sum = hn::MulAdd(io.load(d, a + i), io.load(d, b + i), sum);
+  LineSums<T> sums;
+  each_line<T>(n, [&](auto io, int64_t i, auto part) HWY_ATTR {
+    sums[part] = hn::MulAdd(io.load(d, a + i), io.load(d, b + i), sums[part]);
   });
-  return sum_lanes(d, sum);
+  return sums.total();
 }
 
 template <class T>

@@ -53,11 +53,11 @@ namespace {
 template <class T>
 HWY_INLINE Wider<T> dot(const T* a, const T* b, int64_t n) {
   const Tag<T> d;
-  auto sums = hn::Zero(d);
-  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-    sums = hn::MulAdd(io.load(d, a + i), io.load(d, b + i), sums);
+  LineSums<T> sums;
+  each_line<T>(n, [&](auto io, int64_t i, auto part) HWY_ATTR {
+    sums[part] = hn::MulAdd(io.load(d, a + i), io.load(d, b + i), sums[part]);
   });
-  return sum_lanes(d, sums);
+  return sums.total();
 }
 
 template <class T>

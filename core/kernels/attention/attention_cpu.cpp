@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/cpu/parallel.h"
+#include "core/cpu/portable_bits.h"
 #include "core/kernels/attention/attention_common.h"
 #include "core/kernels/attention/attention_tiles.h"
 #include "core/kernels/cpu/simd_select.h"
@@ -71,13 +72,13 @@ template <class T>
 HWY_INLINE T exponentials(T* x, int64_t n, T scale, T shift) {
   const Tag<T> d;
   const auto scales = hn::Set(d, scale), shifts = hn::Set(d, shift);
-  auto sums = hn::Zero(d);
-  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
+  LineSums<T> sums;
+  each_line<T>(n, [&](auto io, int64_t i, auto part) HWY_ATTR {
     const auto e = exp_negative(d, hn::MulSub(io.load(d, x + i), scales, shifts));
-    sums = hn::Add(sums, io.or_else(d, e, hn::Zero(d)));
+    sums[part] = hn::Add(sums[part], io.or_else(d, e, hn::Zero(d)));
     io.store(d, e, x + i);
   });
-  return sum_lanes(d, sums);
+  return sums.total();
 }
 
 // y = factor * x
@@ -110,10 +111,29 @@ HWY_INLINE T update_softmax(const RunningSoftmax<T>& state, int64_t i, T* scores
       std::max(before, scale * largest_of(scores, seen, -std::numeric_limits<T>::infinity()));
   const T shift = max == -std::numeric_limits<T>::infinity() ? T{0} : max;
   const T sum = exponentials(scores, seen, scale, shift);
-  const T shrink = state.sum[i] == 0 ? T{0} : std::exp(before - shift);
+  const hn::CappedTag<T, 1> one;
+  const T shrink =
+      state.sum[i] == 0 ? T{0} : hn::GetLane(exp_negative(one, hn::Set(one, before - shift)));
   state.sum[i] = state.sum[i] * shrink + sum;
   state.max[i] = max;
   return shrink;
+}
+
+template <class T>
+struct KeyRows {
+  const T* data;
+  int64_t stride;
+};
+// The keys or values from `first` on: where they are, or a copy of scattered ones.
+template <class T>
+HWY_INLINE KeyRows<T> key_rows(const AttentionShape& shape, const Rows<const T>& rows, int64_t b,
+                               int64_t first, int64_t count, int64_t group, int64_t size,
+                               T* copies) {
+  if (shape.key_rows == nullptr) return {at(rows, b, first, group, size), rows.row_stride};
+  for (int64_t j = 0; j < count; ++j) {
+    std::copy_n(at(rows, b, key_row(shape, b, first + j), group, size), size, copies + j * size);
+  }
+  return {copies, size};
 }
 
 template <class T>
@@ -154,19 +174,22 @@ void forward_block(const AttentionShape& shape, const AttentionForward<T>& args,
   HWY_ALIGN W factor_memory[kKeyBlock + DropoutFactors<T>::kPadding];
   const W scale = changed ? W{1} : static_cast<W>(shape.scale);
   const int64_t rows_ahead = prefetcher.rows_left() * height / count + 1;
+  Scratch<T> copied(shape.key_rows != nullptr ? kKeyBlock * (size + value_size) : 0);
+  T* const copies = copied.data();
 
   for (int64_t first_key = start; first_key < end; first_key += kKeyBlock) {
     const int64_t cols = std::min(kKeyBlock, end - first_key);
-    const T* const keys_at = at(args.k, b, first_key, group, size);
-    const T* const values_at = at(args.v, b, first_key, group, value_size);
+    const KeyRows<T> keys_at = key_rows(shape, args.k, b, first_key, cols, group, size, copies);
+    const KeyRows<T> values_at =
+        key_rows(shape, args.v, b, first_key, cols, group, value_size, copies + kKeyBlock * size);
     if constexpr (kernels::kHasTiles<T>) {
       if (tiles) {
-        tiles->load_keys({keys_at, args.k.row_stride}, {values_at, args.v.row_stride}, cols);
+        tiles->load_keys({keys_at.data, keys_at.stride}, {values_at.data, values_at.stride}, cols);
       }
     }
     if (!tiles) {
-      pack_transposed(keys_at, args.k.row_stride, cols, size, k);
-      pack_rows(values_at, args.v.row_stride, cols, value_size, v);
+      pack_transposed(keys_at.data, keys_at.stride, cols, size, k);
+      pack_rows(values_at.data, values_at.stride, cols, value_size, v);
     }
     for (int64_t strip = 0; strip < count; strip += height) {
       const int64_t rows = std::min(height, count - strip);
@@ -241,7 +264,7 @@ void forward_heads(const AttentionShape& shape, const AttentionForward<T>& args,
     RowPrefetcher prefetcher;
     const int64_t next = head + 1;
     if (next < last_head) {
-      if (next % shared == 0) {
+      if (next % shared == 0 && shape.key_rows == nullptr) {
         prefetcher.add(args.k, b, 0, next / shared, size, shape.keys);
         prefetcher.add(args.v, b, 0, next / shared, value_size, shape.keys);
       }
@@ -255,11 +278,11 @@ void forward_heads(const AttentionShape& shape, const AttentionForward<T>& args,
 template <class T>
 HWY_INLINE Wider<T> dot(const Wider<T>* a, const T* b, int64_t n) {
   const Tag<T> d;
-  auto sums = hn::Zero(d);
-  each_vector(d, n, [&](auto io, int64_t i) HWY_ATTR {
-    sums = hn::MulAdd(io.load(d, a + i), io.load(d, b + i), sums);
+  LineSums<T> sums;
+  each_line<T>(n, [&](auto io, int64_t i, auto part) HWY_ATTR {
+    sums[part] = hn::MulAdd(io.load(d, a + i), io.load(d, b + i), sums[part]);
   });
-  return sum_lanes(d, sums);
+  return sums.total();
 }
 
 // y += factor * x
@@ -392,7 +415,8 @@ template <class T>
 void attention(Cpu, const AttentionShape& shape, const AttentionForward<T>& args) {
   const ProfileScope profile(Part::kAttention);
   const AttentionTiles<T>& tiles = HWY_DYNAMIC_DISPATCH(attention_tiles)()->of<T>();
-  if (shape.queries <= kFewQueries) {
+  // Few queries add in another order, which would tell a search from a training.
+  if (shape.queries <= kFewQueries && !has_portable_bits()) {
     const int64_t heads = shape.batch >= 8 ? shape.heads : 1, pieces = shape.heads / heads;
     parallel_for(shape.batch * pieces, [&](int64_t tile) {
       const int64_t b = tile / pieces, first = tile % pieces * heads;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/cpu/blas_cpu.h"
+#include "core/kernels/cpu/ordered_product.h"
 #include "core/kernels/cpu/tile_product.h"
 #include "core/scratch.h"
 
@@ -34,19 +34,19 @@ void product_of_copies(const RoundedProduct& p) {
   Scratch<float> a(a_rows * a_cols), b(b_rows * b_cols);
   round_rows(p.a, a_rows, a_cols, a.data());
   round_rows(p.b, b_rows, b_cols, b.data());
-  blas_product<float>({.m = static_cast<int>(p.m),
-                       .n = static_cast<int>(p.n),
-                       .k = static_cast<int>(p.k),
-                       .a = a.data(),
-                       .lda = static_cast<int>(a_cols),
-                       .trans_a = !p.a.along_k,
-                       .b = b.data(),
-                       .ldb = static_cast<int>(b_cols),
-                       .trans_b = p.b.along_k,
-                       .c = p.c,
-                       .ldc = static_cast<int>(p.ldc),
-                       .alpha = 1,
-                       .beta = p.add ? 1.0 : 0.0});
+  product(BlasProduct<float>{.m = static_cast<int>(p.m),
+                             .n = static_cast<int>(p.n),
+                             .k = static_cast<int>(p.k),
+                             .a = a.data(),
+                             .lda = static_cast<int>(a_cols),
+                             .trans_a = !p.a.along_k,
+                             .b = b.data(),
+                             .ldb = static_cast<int>(b_cols),
+                             .trans_b = p.b.along_k,
+                             .c = p.c,
+                             .ldc = static_cast<int>(p.ldc),
+                             .alpha = 1,
+                             .beta = p.add ? 1.0 : 0.0});
 }
 
 void product_on_tiles(const RoundedProduct& p, Bfloat16Kernel kernel) {

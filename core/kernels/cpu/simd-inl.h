@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "core/kernels/common.h"
 #include "hwy/contrib/math/math-inl.h"
@@ -169,13 +170,98 @@ HWY_INLINE void with_write(Write write, F f) {
 }
 
 template <class D, class V>
-HWY_INLINE hn::TFromD<D> sum_lanes(D d, V v) {
-  return hn::GetLane(hn::SumOfLanes(d, v));
-}
-template <class D, class V>
 HWY_INLINE hn::TFromD<D> max_lanes(D d, V v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
+
+/// Vectors that hold a line: 64 bytes of Wider<T>, the longest vector of all targets. Sums along a
+/// row are kept by lines, element i in sum i mod 16 (8 of double), so that every target adds in the
+/// same order.
+template <class T>
+inline constexpr int kLineVectors = 64 / sizeof(Wider<T>) / hn::MaxLanes(Tag<T>());
+
+template <int kPart>
+using LinePart = std::integral_constant<int, kPart>;
+
+/// Calls body(LinePart<p>()) for the vectors p of a line.
+template <class T, class Body>
+HWY_INLINE void each_part(Body body) {
+  [&]<int... kPart>(std::integer_sequence<int, kPart...>) HWY_ATTR {
+    (body(LinePart<kPart>()), ...);
+  }
+  (std::make_integer_sequence<int, kLineVectors<T>>());
+}
+
+/// Calls body(io, i, part) as each_vector() calls body(io, i); part, a LinePart, is the vector's
+/// place in its line.
+template <class T, class Body>
+HWY_INLINE void each_line(int64_t n, Body body) {
+  constexpr int64_t kLanes = hn::MaxLanes(Tag<T>()), kLine = kLineVectors<T> * kLanes;
+  int64_t i = 0;
+  for (; i + kLine <= n; i += kLine) {
+    each_part<T>([&](auto part) HWY_ATTR { body(Whole{}, i + part * kLanes, part); });
+  }
+  each_part<T>([&](auto part) HWY_ATTR {
+    const int64_t left = n - i - part * kLanes;
+    if (left >= kLanes) {
+      body(Whole{}, i + part * kLanes, part);
+    } else if (left > 0) {
+      body(Part{left}, i + part * kLanes, part);
+    }
+  });
+}
+
+/// The sum of all lanes, by halves.
+template <class D, class V>
+HWY_INLINE hn::TFromD<D> sum_by_halves(D d, V v) {
+#if HWY_TARGET == HWY_SCALAR
+  static_cast<void>(d);
+  return hn::GetLane(v);
+#else
+  constexpr size_t kLanes = hn::MaxLanes(d);
+  if constexpr (kLanes * sizeof(hn::TFromD<D>) > 16) {
+    const hn::Half<D> half;
+    return sum_by_halves(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else if constexpr (kLanes == 4) {
+    v = hn::Add(v, hn::Shuffle1032(v));
+    return hn::GetLane(hn::Add(v, hn::Shuffle2301(v)));
+  } else {
+    static_assert(kLanes == 2);
+    return hn::GetLane(hn::Add(v, hn::Shuffle01(v)));
+  }
+#endif
+}
+
+/// A line of sums, 0 at first, of a row of T.
+template <class T>
+struct LineSums {
+  using V = hn::Vec<Tag<T>>;
+
+  HWY_INLINE LineSums() {
+#pragma GCC unroll 16
+    for (int p = 0; p < kLineVectors<T>; ++p) parts[p] = hn::Zero(Tag<T>());
+  }
+  template <int kPart>
+  HWY_INLINE V& operator[](LinePart<kPart>) {
+    return parts[kPart];
+  }
+  /// A line more.
+  HWY_INLINE void add(const LineSums& other) {
+#pragma GCC unroll 16
+    for (int p = 0; p < kLineVectors<T>; ++p) parts[p] = hn::Add(parts[p], other.parts[p]);
+  }
+  /// Their sum, by halves: i + i + 8, then i + i + 4, and so on.
+  HWY_INLINE Wider<T> total() {
+#pragma GCC unroll 4
+    for (int half = kLineVectors<T> / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+      for (int p = 0; p < half; ++p) parts[p] = hn::Add(parts[p], parts[p + half]);
+    }
+    return sum_by_halves(Tag<T>(), parts[0]);
+  }
+
+  V parts[kLineVectors<T>];
+};
 
 /// e^x for x <= 0: -inf gives 0, a result below the smallest normal number gives 0, NaN stays NaN
 /// (a softmax must not hide one). In float: Cody-Waite reduction to [-ln2/2, ln2/2] and the Taylor

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/cpu/cpu_traits.h"
+#include "core/cpu/portable_bits.h"
 
 namespace tapestry::kernels {
 namespace {
@@ -26,7 +27,7 @@ Cut cut(int64_t size, int64_t parts) {
 
 const TileSizes& tile_sizes() {
   static const bool intel = cpu_traits().vendor == CpuVendor::kIntel && cpu_traits().avx512;
-  return intel ? kTallTiles : kSquareTiles;
+  return intel && !has_portable_bits() ? kTallTiles : kSquareTiles;
 }
 
 TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int64_t batch, bool may_cut_k,

@@ -4,9 +4,9 @@
 #include <optional>
 #include <type_traits>
 
-#include "core/cpu/blas_cpu.h"
 #include "core/cpu/parallel.h"
 #include "core/kernels/cpu/linear_rows.h"
+#include "core/kernels/cpu/ordered_product.h"
 #include "core/kernels/cpu/rounded_product.h"
 #include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/cpu/tile_product.h"
@@ -63,19 +63,19 @@ void multiply_tile(const Gemm<T>& g, int64_t item, Range rows, Range cols, Range
     const T* b = g.b + item * g.stride_b;
     a += g.trans_a ? inner.begin * g.lda + rows.begin : rows.begin * g.lda + inner.begin;
     b += g.trans_b ? cols.begin * g.ldb + inner.begin : inner.begin * g.ldb + cols.begin;
-    blas_product<T>({.m = static_cast<int>(rows.size()),
-                     .n = static_cast<int>(cols.size()),
-                     .k = static_cast<int>(inner.size()),
-                     .a = a,
-                     .lda = static_cast<int>(g.lda),
-                     .trans_a = g.trans_a,
-                     .b = b,
-                     .ldb = static_cast<int>(g.ldb),
-                     .trans_b = g.trans_b,
-                     .c = c,
-                     .ldc = static_cast<int>(target.ldc),
-                     .alpha = g.alpha,
-                     .beta = target.beta});
+    product(BlasProduct<T>{.m = static_cast<int>(rows.size()),
+                           .n = static_cast<int>(cols.size()),
+                           .k = static_cast<int>(inner.size()),
+                           .a = a,
+                           .lda = static_cast<int>(g.lda),
+                           .trans_a = g.trans_a,
+                           .b = b,
+                           .ldb = static_cast<int>(g.ldb),
+                           .trans_b = g.trans_b,
+                           .c = c,
+                           .ldc = static_cast<int>(target.ldc),
+                           .alpha = g.alpha,
+                           .beta = target.beta});
   }
 }
 

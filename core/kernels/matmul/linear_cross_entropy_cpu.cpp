@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/cpu/parallel.h"
+#include "core/kernels/cpu/class_pieces.h"
 #include "core/kernels/cpu/classifier_tiles.h"
 #include "core/kernels/cpu/rounded_product.h"
 #include "core/kernels/cpu/tile_grid.h"
@@ -24,7 +25,6 @@
 namespace tapestry {
 namespace {
 
-constexpr int64_t kTileClasses = 256;
 constexpr int64_t kBlockRows = 512;
 constexpr int64_t kTasks = 8;  // at least, if the shape allows it
 // A frozen weight is widened again for each chunk, so that those are larger.
@@ -33,18 +33,11 @@ constexpr int64_t kLogitBytes = int64_t{64} << 20, kFrozenLogitBytes = int64_t{1
 using kernels::Cut;
 using kernels::Range;
 
-// [0, size) in equal pieces of at most `longest`, which are multiples of `step`.
-Cut even_cut(int64_t size, int64_t longest, int64_t step) {
-  const int64_t pieces = std::max<int64_t>(1, (size + longest - 1) / longest);
-  const int64_t length = (size + pieces - 1) / pieces;
-  return {size, std::max<int64_t>(step, (length + step - 1) / step * step)};
-}
-
 // How the work is cut: classes into tiles, tiles into groups, rows into chunks, chunks into blocks.
 // A task computes the gradients of one block and one group.
 struct Plan {
   Plan(int64_t rows, int64_t classes, int64_t element_bytes, int64_t step, int64_t logit_bytes)
-      : tiles(even_cut(classes, kTileClasses, step)), groups(tiles.count(), kTasks) {
+      : tiles(class_pieces(classes, step)), groups(tiles.count(), kTasks) {
     const int64_t blocks = (kTasks + groups.count() - 1) / groups.count();
     const int64_t affordable =
         std::max<int64_t>(kBlockRows / 4, logit_bytes / (classes * element_bytes));

@@ -11,6 +11,7 @@
 
 #include "core/build_info.h"
 #include "core/cpu/vector_target.h"
+#include "tests/apps/run/kept_results.h"
 #include "tests/apps/tiny_runs.h"
 #include "tests/golden.h"
 
@@ -113,24 +114,6 @@ std::vector<std::string> small_variant(const std::string& config) {
   return overrides;
 }
 
-/// FNV-1a over names, shapes and bytes.
-std::string hash_of(const NamedTensors& tensors) {
-  uint64_t hash = 0xcbf29ce484222325;
-  const auto add = [&](const void* data, size_t bytes) {
-    const auto* const at = static_cast<const unsigned char*>(data);
-    for (size_t i = 0; i < bytes; ++i) hash = (hash ^ at[i]) * 0x100000001b3;
-  };
-  for (const auto& [name, tensor] : tensors) {
-    const std::string shape = tensor.shape().str();
-    add(name.data(), name.size());
-    add(shape.data(), shape.size());
-    add(tensor.raw(), static_cast<size_t>(tensor.bytes()));
-  }
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(hash));
-  return text;
-}
-
 std::vector<std::string> shipped_names() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(project_file("configs"))) {
@@ -168,28 +151,6 @@ TEST_P(GoldenWeights, AreThoseOfTheFile) {
 
 INSTANTIATE_TEST_SUITE_P(Configs, GoldenWeights, testing::ValuesIn(shipped_names()),
                          [](const auto& info) { return info.param; });
-
-/// Commands that read the run in the folder "run", each with its standard input.
-std::vector<std::pair<std::string, std::string>> questions_of(const std::string& task) {
-  const std::string lines = "ba ce di\nfo gu ha je\n\nmu lo ki\n";
-  const std::string masks = "ba <mask> di\nfo gu <mask>\n";
-  if (task == "translation") {
-    return {{"translate --model run", lines},
-            {"score --model run --source valid.src --target valid.tgt", ""}};
-  }
-  if (task == "clm" || task == "prompts") {
-    return {{"generate --model run --max-new-tokens 8 --top-k 1", lines},
-            {"score --model run --target valid.src", ""}};
-  }
-  if (task == "classification") return {{"classify --model run", lines}};
-  if (task == "questions")
-    return {{"answer --model run", "after ba\tba ce di\nafter gu\tfo gu ha\n"}};
-  if (task == "images") {
-    return {{"evaluate --model run --images valid-images.gz --labels valid-labels", ""}};
-  }
-  if (task == "regression") return {{"predict --model run", "0.5\n2\n3.5\n"}};
-  return {{"fill-mask --model run", masks}};
-}
 
 std::vector<std::string> tiny_names() {
   std::vector<std::string> names = {"regression"};

@@ -1,6 +1,7 @@
 // Decoding with key/value caches against teacher forcing and against decoding without caches.
 #include <set>
 
+#include "core/cpu/portable_bits.h"
 #include "tests/nn/models/models.h"
 
 namespace tapestry {
@@ -258,6 +259,65 @@ INSTANTIATE_TEST_SUITE_P(
         CachedVariant{"latent_float64", cached_latent_options(), DType::kFloat64, 1e-10},
         CachedVariant{"latent_float32", cached_latent_options(), DType::kFloat32, 1e-5}),
     [](const auto& info) { return std::string(info.param.name); });
+
+using NamedOptions = std::pair<const char*, ModelOptions>;
+class PortableDecoding : public ::testing::TestWithParam<NamedOptions> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = why_no_portable_bits(); !why.empty()) GTEST_SKIP() << why;
+    choose_portable_bits();
+  }
+};
+
+// With portable bits a step with caches has the bits of a whole text, and a search finds the
+// likelihood of training's loss.
+TEST_P(PortableDecoding, StepsAndScoresHaveTheBitsOfTraining) {
+  const SmallModel built(GetParam().second, DType::kFloat32);
+  const std::vector<int32_t> lengths = {5, 3, 1};
+  const Tensor source = test::sentences(lengths, 5, 7), sizes = test::lengths_tensor(lengths);
+  const int64_t steps = 40;
+  const Tensor target = test::uniform_ids({3, steps}, 8, 2, test::kVocabulary);
+  const EncoderDecoder& model = built.model;
+  const Tensor expected =
+      model.logits(model.decode(target, model.encode(source, sizes), sizes)).value();
+  EncoderDecoder::State state = test::started(model, source, sizes);
+  for (int64_t t = 0; t < steps; ++t) {
+    const Tensor logits = model.step(test::columns(target, t, t + 1).reshape({3}), state);
+    const Tensor wanted = slice(Var(expected), 1, t, t + 1).value().reshape(logits.shape());
+    ASSERT_EQ(distance(logits, wanted), 0) << "step " << t;
+  }
+
+  const SearchIds ids;
+  const SearchOptions options{.num_beams = 2, .n_best = 2, .max_length_ratio = 2};
+  const auto found = translate({{&model}}, {source, sizes, ids}, options);
+  for (int64_t s = 0; s < 3; ++s) {
+    for (const Hypothesis& one : found[static_cast<size_t>(s)]) {
+      std::vector<int32_t> in = {ids.start}, out = one.tokens;
+      in.insert(in.end(), out.begin(), out.end());
+      one.has_eos ? out.push_back(ids.eos) : in.pop_back();
+      const auto length = std::ssize(out);
+      const Tensor alone = test::columns(source.slice(s, s + 1), 0, lengths[s]);
+      const CrossEntropy loss =
+          model.loss({alone, sizes.slice(s, s + 1), Tensor::from(in, {1, length}),
+                      Tensor::from(out, {1, length})},
+                     {});
+      EXPECT_EQ(-loss.sums.data<double>()[1], one.log_probability) << "sentence " << s;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Variants, PortableDecoding,
+    ::testing::Values(NamedOptions{"post_norm", test::post_norm_options()},
+                      NamedOptions{"pre_norm_grouped", test::pre_norm_options()},
+                      NamedOptions{"window", window_options()},
+                      NamedOptions{"normed_heads", normed_options(QkNorm::kHead)},
+                      NamedOptions{"own_head_size", sized_options()},
+                      NamedOptions{"alibi", positions_options(PositionEmbedding::kAlibi)},
+                      NamedOptions{"relative", positions_options(PositionEmbedding::kRelative)},
+                      NamedOptions{"ssru", recurrent_options(test::pre_norm_options())},
+                      NamedOptions{"latent", cached_latent_options()}),
+    [](const auto& info) { return std::string(info.param.first); });
 
 // Rows are used again once nobody points to them, and what sequences share is held once.
 TEST(CacheRows, AreSharedAndUsedAgain) {
