@@ -82,6 +82,16 @@ void make_optimizer(Optimizer* self, const nb::dict& parameters, const std::stri
   new (self) Optimizer(options, params);
 }
 
+void check_norm(const ClipOptions& clip) {
+  if (!clip.norm) return;
+  if (clip.max_grad_norm == 0) {
+    fail(ErrorKind::kConfig, "[optimizer] norm has no effect without max_grad_norm, got ",
+         *clip.norm, '.');
+  }
+  if (*clip.norm >= 0) return;
+  fail(ErrorKind::kConfig, "[optimizer] norm must be at least 0, got ", *clip.norm, '.');
+}
+
 void bind_tape(nb::module_& module) {
   nb::class_<TapeScope>(
       module, "Tape",
@@ -162,17 +172,19 @@ void bind_training_parts(nb::module_& module) {
       .def(
           "step",
           [](Optimizer& optimizer, double learning_rate, double max_grad_norm, double clip_value,
-             double gradient_scale) {
+             double gradient_scale, std::optional<double> norm) {
+            const ClipOptions clip{max_grad_norm, clip_value, norm};
+            check_norm(clip);
             const nb::gil_scoped_release released;
-            const StepResult result = optimizer.step(
-                learning_rate, {.max_grad_norm = max_grad_norm, .clip_value = clip_value},
-                gradient_scale);
+            const StepResult result = optimizer.step(learning_rate, clip, gradient_scale);
             return std::pair(result.grad_norm, result.finite);
           },
           "learning_rate"_a, "max_grad_norm"_a = 0.0, "clip_value"_a = 0.0,
-          "gradient_scale"_a = 1.0,
+          "gradient_scale"_a = 1.0, "norm"_a = nb::none(),
           "One update of every parameter that has a gradient. Returns the norm of the gradients "
-          "before clipping, and whether all were finite: else nothing changed.")
+          "before clipping, and whether all were finite: else nothing changed. max_grad_norm clips "
+          "by that norm, or by `norm`, as that of the update before (max_grad_norm_of: former; 0: "
+          "the first update is not clipped).")
       .def("zero_grad", &Optimizer::zero_grad, "Forgets the gradients.")
       .def(
           "state",

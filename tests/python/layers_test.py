@@ -235,6 +235,24 @@ class Learns(unittest.TestCase):
             their_adam.step()
             self.assertAlmostEqual(loss.item(), their_loss.item(), places=5)
 
+    def test_clips_by_the_norm_of_the_update_before(self):
+        def stepped(**clip):
+            leaf = Var.parameter(Tensor(numpy.zeros(2, numpy.float32)))
+            with Tape() as tape:
+                tape.backward(ops.sum(ops.mul(leaf, numpy.array([3, 4], numpy.float32))))
+            result = tapestry.Optimizer({"weight": leaf}, "sgd", weight_decay=0).step(1.0, **clip)
+            return result, leaf.numpy().tolist()
+
+        self.assertEqual(stepped(max_grad_norm=1.0, norm=0.0), ((5.0, True), [-3.0, -4.0]))
+        result, weights = stepped(max_grad_norm=1.0, norm=10.0)
+        self.assertEqual(result, (5.0, True))
+        numpy.testing.assert_allclose(weights, [-0.3, -0.4], rtol=1e-6)
+        numpy.testing.assert_allclose(stepped(max_grad_norm=1.0)[1], [-0.6, -0.8], rtol=1e-6)
+        with self.assertRaisesRegex(tapestry.ConfigError, "norm has no effect without max_grad_norm, got 2"):
+            stepped(norm=2.0)
+        with self.assertRaisesRegex(tapestry.ConfigError, "norm must be at least 0, got -1"):
+            stepped(max_grad_norm=1.0, norm=-1.0)
+
     def test_names_what_is_wrong(self):
         with self.assertRaisesRegex(tapestry.ConfigError, "name must be one of sgd, .* got 'adm'"):
             tapestry.Optimizer({}, "adm")
