@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "data/files/files.h"
 #include "data/tokenizers/marian.h"
+#include "data/tokenizers/parts/written_file.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/tokenizer_json.h"
 
@@ -88,15 +89,11 @@ std::shared_ptr<const Tokenizer> read_byt5(const std::string& folder,
   constexpr int64_t kUsualSentinels = 125;
   constexpr const char* kSpecial[] = {"<pad>", "</s>", "<unk>"};
   constexpr int kBytes = 256;
-  Json vocabulary = Json::object(), added = Json::array();
+  Json vocabulary = Json::object();
+  std::vector<tokenizer_file::AddedToken> added;
   const auto add = [&](const std::string& token, bool strips) {
-    added.push_back({{"id", vocabulary.size()},
-                     {"content", token},
-                     {"single_word", false},
-                     {"lstrip", strips},
-                     {"rstrip", strips},
-                     {"normalized", false},
-                     {"special", true}});
+    added.push_back(
+        {.id = std::ssize(vocabulary), .content = token, .lstrip = strips, .rstrip = strips});
     vocabulary[token] = vocabulary.size();
   };
   for (const char* token : kSpecial) add(token, /*strips=*/true);
@@ -104,45 +101,23 @@ std::shared_ptr<const Tokenizer> read_byt5(const std::string& folder,
   for (int64_t i = 0; i < sentinels_of(folder, kUsualSentinels); ++i) {
     add(concat("<extra_id_", i, '>'), /*strips=*/false);
   }
-  const Json bytes = {{"type", "ByteLevel"},
-                      {"add_prefix_space", false},
-                      {"trim_offsets", true},
-                      {"use_regex", false}};
-  const auto part = [](const char* kind, const char* id) {
-    return Json{{kind, {{"id", id}, {"type_id", 0}}}};
-  };
-  const Json end = part("SpecialToken", kSpecial[1]);
-  const Json tokenizer = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", added},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", bytes},
-      {"post_processor",
-       {{"type", "TemplateProcessing"},
-        {"single", {part("Sequence", "A"), end}},
-        {"pair", {part("Sequence", "A"), end, part("Sequence", "B"), end}},
-        {"special_tokens",
-         {{kSpecial[1], {{"id", kSpecial[1]}, {"ids", {1}}, {"tokens", {kSpecial[1]}}}}}}}},
-      {"decoder", bytes},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"ignore_merges", false},
-        {"vocab", vocabulary},
-        {"merges", Json::array()}}}};
-  return made_of(folder, folder, tokenizer.dump(2) + "\n", hints);
+  const Json bytes = tokenizer_file::byte_level(/*add_prefix_space=*/false, /*trim_offsets=*/true,
+                                                /*use_regex=*/false);
+  const tokenizer_file::FramePart end{kSpecial[1], 1};
+  const std::string tokenizer = tokenizer_file::written(
+      {.added_tokens = std::move(added),
+       .pre_tokenizer = bytes,
+       .post_processor = tokenizer_file::template_of({{"A"}, end}, {{"A"}, end, {"B"}, end}),
+       .decoder = bytes,
+       .model = tokenizer_file::BpeModel{.vocab = std::move(vocabulary)}.json()},
+      /*indent=*/2);
+  return made_of(folder, folder, tokenizer, hints);
 }
 
 // XLM-R's ids are fairseq's: four special tokens, then the file's pieces but for its own three, and
 // the mask. CamemBERT's were trained with such a file, so that there are two sets of them.
-std::shared_ptr<const Tokenizer> read_fairseq(const std::string& folder, bool camembert,
+template <bool camembert>
+std::shared_ptr<const Tokenizer> read_fairseq(const std::string& folder,
                                               const HuggingFaceHints& hints) {
   const std::string path = concat(folder, '/', kFairseqPieces);
   const SentencePieceModel model = SentencePieceModel::parse(read_file(path), path);
@@ -220,24 +195,46 @@ std::shared_ptr<const Tokenizer> read_m2m100(const std::string& folder,
   return load_tokenizer(join_marian(files), path);
 }
 
+bool always(const std::string&, const Json&) { return true; }
+
+bool names_byt5(const std::string& folder, const Json& config) {
+  return std::ranges::any_of(std::initializer_list<Json>{options_of(folder), config},
+                             [](const Json& json) {
+                               return text_of(json, "tokenizer_class").starts_with("ByT5Tokenizer");
+                             });
+}
+
+struct PieceReader {
+  const char* model_type;
+  std::vector<const char*> files;
+  std::shared_ptr<const Tokenizer> (*read)(const std::string& folder,
+                                           const HuggingFaceHints& hints);
+  bool (*fits)(const std::string& folder, const Json& config) = always;
+};
+// The first that fits reads.
+const PieceReader kReaders[] = {
+    {"t5", {"spiece.model"}, read_t5},
+    {"t5", {}, read_byt5, names_byt5},
+    {"mt5", {"spiece.model"}, read_t5},
+    {"mt5", {}, read_byt5, names_byt5},
+    {"xlm-roberta", {kFairseqPieces}, read_fairseq<false>},
+    {"camembert", {kFairseqPieces}, read_fairseq<true>},
+    {"m2m_100", {kFairseqPieces, "vocab.json"}, read_m2m100},
+};
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> read_pieces(const std::string& folder,
                                              const nlohmann::ordered_json& config,
                                              const HuggingFaceHints& hints) {
   const std::string type = text_of(config, "model_type");
-  if (type == "t5" || type == "mt5") {
-    if (has(folder, "spiece.model")) return read_t5(folder, hints);
-    const auto is_byt5 = [](const Json& json) {
-      return text_of(json, "tokenizer_class").starts_with("ByT5Tokenizer");
-    };
-    return is_byt5(options_of(folder)) || is_byt5(config) ? read_byt5(folder, hints) : nullptr;
+  for (const PieceReader& row : kReaders) {
+    if (type != row.model_type || !row.fits(folder, config)) continue;
+    if (std::ranges::all_of(row.files, [&](const char* file) { return has(folder, file); })) {
+      return row.read(folder, hints);
+    }
   }
-  if (!has(folder, kFairseqPieces)) return nullptr;
-  if (type == "xlm-roberta" || type == "camembert") {
-    return read_fairseq(folder, type == "camembert", hints);
-  }
-  return type == "m2m_100" && has(folder, "vocab.json") ? read_m2m100(folder, hints) : nullptr;
+  return nullptr;
 }
 
 }  // namespace tapestry::interop

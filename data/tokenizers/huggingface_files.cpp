@@ -12,12 +12,14 @@
 #include "data/files/files.h"
 #include "data/files/utf8.h"
 #include "data/tokenizers/named_tokens.h"
+#include "data/tokenizers/parts/written_file.h"
 
 namespace tapestry {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;  // an ordered one looks through all keys for each
+using tokenizer_file::AddedToken;
 
 constexpr std::string_view kHeader = "tapestry tokenizer.json 1\n";
 
@@ -50,20 +52,16 @@ class Vocabulary {
   std::unordered_map<std::string, int64_t> ids_;
 };
 
-Json added_token(const std::string& token, int64_t id, bool lstrip = false) {
-  return {{"id", id},        {"content", token},    {"single_word", false}, {"lstrip", lstrip},
-          {"rstrip", false}, {"normalized", false}, {"special", true}};
-}
-
-Json list_of_added(const Json& vocab, const std::vector<std::string>& tokens) {
-  std::vector<std::pair<int64_t, std::string>> found;
+// Those of the tokens that the vocabulary has.
+std::vector<AddedToken> added_tokens(const Json& vocab, const std::vector<std::string>& tokens) {
+  std::vector<AddedToken> list;
   for (const std::string& token : tokens) {
     const auto id = vocab.find(token);
-    if (id != vocab.end() && id->is_number_integer()) found.emplace_back(*id, token);
+    if (id == vocab.end() || !id->is_number_integer()) continue;
+    list.push_back({.id = id->get<int64_t>(), .content = token, .lstrip = token == "<mask>"});
   }
-  std::sort(found.begin(), found.end());
-  Json list = Json::array();
-  for (const auto& [id, token] : found) list.push_back(added_token(token, id, token == "<mask>"));
+  std::ranges::sort(list, {},
+                    [](const AddedToken& token) { return std::pair(token.id, token.content); });
   return list;
 }
 
@@ -78,10 +76,12 @@ std::vector<std::string> named(const NamedTokens& names, std::vector<std::string
 }
 
 // [token, id]
-Json with_id(const Json& vocab, const std::string& token) { return {token, vocab.at(token)}; }
+tokenizer_file::Json with_id(const Json& vocab, const std::string& token) {
+  return {token, vocab.at(token)};
+}
 
 // BERT's files: a token a line.
-Json from_vocab_txt(const std::string& folder, const NamedTokens& names) {
+std::string from_vocab_txt(const std::string& folder, const NamedTokens& names) {
   Json vocab = Json::object();
   const std::vector<std::string> lines = lines_of(folder + "/vocab.txt");
   for (size_t id = 0; id < lines.size(); ++id) vocab[lines[id]] = id;
@@ -90,83 +90,65 @@ Json from_vocab_txt(const std::string& folder, const NamedTokens& names) {
     return found != names.config().end() && found->is_boolean() ? found->get<bool>() : fallback;
   };
   const Json strips = names.config().value("strip_accents", Json());
-  Json post;
+  tokenizer_file::Json post;
   if (vocab.contains("[CLS]") && vocab.contains("[SEP]")) {
     post = {{"type", "BertProcessing"},
             {"sep", with_id(vocab, "[SEP]")},
             {"cls", with_id(vocab, "[CLS]")}};
   }
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens",
-           list_of_added(vocab, named(names, {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}))},
-          {"normalizer",
-           {{"type", "BertNormalizer"},
-            {"clean_text", true},
-            {"handle_chinese_chars", flag("tokenize_chinese_chars", true)},
-            {"strip_accents", strips.is_boolean() ? strips : Json()},
-            {"lowercase", flag("do_lower_case", true)}}},
-          {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-          {"post_processor", post},
-          {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
-          {"model",
-           {{"type", "WordPiece"},
-            {"unk_token", "[UNK]"},
-            {"continuing_subword_prefix", "##"},
-            {"max_input_chars_per_word", 100},
-            {"vocab", vocab}}}};
+  return tokenizer_file::written(
+      {.added_tokens =
+           added_tokens(vocab, named(names, {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})),
+       .normalizer = {{"type", "BertNormalizer"},
+                      {"clean_text", true},
+                      {"handle_chinese_chars", flag("tokenize_chinese_chars", true)},
+                      {"strip_accents", strips.is_boolean() ? strips : Json()},
+                      {"lowercase", flag("do_lower_case", true)}},
+       .pre_tokenizer = {{"type", "BertPreTokenizer"}},
+       .post_processor = post,
+       .decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}},
+       .model = {{"type", "WordPiece"},
+                 {"unk_token", "[UNK]"},
+                 {"continuing_subword_prefix", "##"},
+                 {"max_input_chars_per_word", 100},
+                 {"vocab", vocab}}});
 }
 
 // GPT-2's files; with <s> and </s> in the vocabulary they are RoBERTa's.
-Json from_vocab_json(const std::string& folder, const NamedTokens& names) {
+std::string from_vocab_json(const std::string& folder, const NamedTokens& names) {
   const Json vocab =
       parse_tokenizer_object(read_file(folder + "/vocab.json"), folder + "/vocab.json");
-  Json merges = Json::array();
+  tokenizer_file::Json merges = Json::array();
   for (const std::string& line : lines_of(folder + "/merges.txt")) {
     if (!line.empty() && !line.starts_with("#version")) merges.push_back(line);
   }
   const Json prefix = names.config().value("add_prefix_space", Json());
-  const Json bytes = {{"type", "ByteLevel"},
-                      {"add_prefix_space", prefix.is_boolean() && prefix.get<bool>()},
-                      {"trim_offsets", true},
-                      {"use_regex", true}};
-  Json post = bytes;
+  const bool spaced = prefix.is_boolean() && prefix.get<bool>();
+  const tokenizer_file::Json bytes =
+      tokenizer_file::byte_level(spaced, /*trim_offsets=*/true, /*use_regex=*/true);
+  tokenizer_file::Json post = bytes;
   if (vocab.contains("<s>") && vocab.contains("</s>")) {
     post = {{"type", "RobertaProcessing"},
             {"sep", with_id(vocab, "</s>")},
             {"cls", with_id(vocab, "<s>")},
             {"trim_offsets", true},
-            {"add_prefix_space", bytes["add_prefix_space"]}};
+            {"add_prefix_space", spaced}};
   }
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", list_of_added(vocab, named(names, {"<|endoftext|>", "<s>", "<pad>",
-                                                              "</s>", "<unk>", "<mask>"}))},
-          {"normalizer", nullptr},
-          {"pre_tokenizer", bytes},
-          {"post_processor", post},
-          {"decoder", bytes},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", false},
-            {"byte_fallback", false},
-            {"ignore_merges", false},
-            {"vocab", vocab},
-            {"merges", merges}}}};
+  return tokenizer_file::written(
+      {.added_tokens = added_tokens(
+           vocab, named(names, {"<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>"})),
+       .pre_tokenizer = bytes,
+       .post_processor = post,
+       .decoder = bytes,
+       .model = tokenizer_file::BpeModel{.vocab = vocab, .merges = merges}.json()});
 }
 
 // The bytes of the folder's tokenizer.json, or of one that its other files make.
 std::string tokenizer_of(const std::string& folder, const NamedTokens& names) {
   const auto has = [&](const char* name) { return fs::is_regular_file(folder + "/" + name); };
   if (has("tokenizer.json")) return read_file(folder + "/tokenizer.json");
-  if (has("vocab.json") && has("merges.txt")) return from_vocab_json(folder, names).dump() + "\n";
-  if (has("vocab.txt")) return from_vocab_txt(folder, names).dump() + "\n";
+  if (has("vocab.json") && has("merges.txt")) return from_vocab_json(folder, names);
+  if (has("vocab.txt")) return from_vocab_txt(folder, names);
   fail(ErrorKind::kData, "[tokenizer] ", folder,
        " must have tokenizer.json, vocab.json with merges.txt, or vocab.txt.");
 }

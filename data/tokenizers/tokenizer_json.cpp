@@ -7,13 +7,16 @@
 #include "core/base/error.h"
 #include "data/tokenizers/bpe_model.h"
 #include "data/tokenizers/normalization.h"
+#include "data/tokenizers/parts/written_file.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/tokenizer_types.h"
 
 namespace tapestry {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using tokenizer_file::AddedToken;
+using tokenizer_file::FramePart;
+using tokenizer_file::Json;
 using tokenizers::kSpacePiece;
 using Piece = SentencePieceModel::Piece;
 
@@ -72,16 +75,12 @@ Json decoder_of(bool byte_fallback, bool prefix) {
 }
 
 Json bpe_model(Json vocab, Json merges, bool byte_fallback, bool fuse_unk) {
-  return {{"type", "BPE"},
-          {"dropout", nullptr},
-          {"unk_token", "<unk>"},
-          {"continuing_subword_prefix", nullptr},
-          {"end_of_word_suffix", nullptr},
-          {"fuse_unk", fuse_unk},
-          {"byte_fallback", byte_fallback},
-          {"ignore_merges", false},
-          {"vocab", std::move(vocab)},
-          {"merges", std::move(merges)}};
+  return tokenizer_file::BpeModel{.vocab = std::move(vocab),
+                                  .merges = std::move(merges),
+                                  .unk_token = "<unk>",
+                                  .fuse_unk = fuse_unk,
+                                  .byte_fallback = byte_fallback}
+      .json();
 }
 
 // SentencePiece merges the pair whose piece has the best score: a list of all pairs in that order
@@ -125,7 +124,9 @@ Json merges_of(const std::vector<Piece>& pieces) {
 
 Json vocabulary_of(const Tokenizer& tokenizer) {
   Json vocab = Json::object();
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) vocab[tokenizer.piece(id)] = id;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    tokenizer_file::append(vocab, tokenizer.piece(id), id);
+  }
   return vocab;
 }
 
@@ -231,45 +232,28 @@ Json parts_of(const Tokenizer& tokenizer) {
   return sentencepiece_parts(tokenizer);
 }
 
-Json added_tokens(const Tokenizer& tokenizer) {
-  Json tokens = Json::array();
+std::vector<AddedToken> added_tokens(const Tokenizer& tokenizer) {
+  std::vector<AddedToken> tokens;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     if (!tokenizer.is_special(id) && std::ranges::count(tokenizer.symbols(), id) == 0) continue;
-    tokens.push_back({{"id", id},
-                      {"content", tokenizer.piece(id)},
-                      {"single_word", false},
-                      {"lstrip", false},
-                      {"rstrip", false},
-                      {"normalized", false},
-                      {"special", true}});
+    tokens.push_back({.id = id, .content = tokenizer.piece(id)});
   }
   return tokens;
 }
 
 Json frame_of(const Tokenizer& tokenizer, const TextFrame& frame) {
   if (frame.before.empty() && frame.after.empty()) return nullptr;
-  Json specials = Json::object();
-  const auto add = [&](Json& list, const std::vector<int32_t>& ids, int type) {
-    for (const int32_t id : ids) {
-      const std::string piece = tokenizer.piece(id);
-      list.push_back({{"SpecialToken", {{"id", piece}, {"type_id", type}}}});
-      specials[piece] = {{"id", piece}, {"ids", {id}}, {"tokens", {piece}}};
-    }
+  std::vector<FramePart> single;
+  const auto add = [&](std::vector<FramePart>& parts, const std::vector<int32_t>& ids, int type) {
+    for (const int32_t id : ids) parts.push_back({tokenizer.piece(id), id, type});
   };
-  const auto text = [](const char* name, int type) {
-    return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
-  };
-  Json single = Json::array();
   add(single, frame.before, 0);
-  single.push_back(text("A", 0));
+  single.push_back({"A"});
   add(single, frame.after, 0);
-  Json pair = single;
-  pair.push_back(text("B", 1));
+  std::vector<FramePart> pair = single;
+  pair.push_back({.name = "B", .type = 1});
   add(pair, frame.after, 1);
-  return {{"type", "TemplateProcessing"},
-          {"single", single},
-          {"pair", pair},
-          {"special_tokens", specials}};
+  return tokenizer_file::template_of(single, pair);
 }
 
 }  // namespace
@@ -284,72 +268,54 @@ std::string tokenizer_json(const Tokenizer& tokenizer, const TextFrame& frame,
          tokenizer.piece(tokenizer.symbols()[0]), "' the first.");
   }
   Json parts = parts_of(tokenizer);
-  const Json file = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", added_tokens(tokenizer)},
-                     {"normalizer", parts["normalizer"]},
-                     {"pre_tokenizer", parts["pre_tokenizer"]},
-                     {"post_processor", frame_of(tokenizer, frame)},
-                     {"decoder", parts["decoder"]},
-                     {"model", parts["model"]}};
-  return file.dump() + "\n";
+  return tokenizer_file::written({.added_tokens = added_tokens(tokenizer),
+                                  .normalizer = std::move(parts["normalizer"]),
+                                  .pre_tokenizer = std::move(parts["pre_tokenizer"]),
+                                  .post_processor = frame_of(tokenizer, frame),
+                                  .decoder = std::move(parts["decoder"]),
+                                  .model = std::move(parts["model"])});
 }
 
 std::string unigram_json(const UnigramFile& file) {
-  Json pieces = Json::array(), added = Json::array(), special = Json::object();
+  Json pieces = Json::array();
+  std::vector<AddedToken> added;
   for (size_t id = 0; id < file.pieces.size(); ++id) {
     const Piece& piece = file.pieces[id];
     pieces.push_back({piece.text, piece.score});
     if (piece.type != SentencePieceModel::kControl && piece.type != SentencePieceModel::kUnknown) {
       continue;
     }
-    added.push_back({{"id", id},
-                     {"content", piece.text},
-                     {"single_word", false},
-                     {"lstrip", piece.text == "<mask>"},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
+    added.push_back(
+        {.id = static_cast<int64_t>(id), .content = piece.text, .lstrip = piece.text == "<mask>"});
   }
-  const auto add = [&](Json& parts, const std::vector<int32_t>& ids) {
+  const auto add = [&](std::vector<FramePart>& parts, const std::vector<int32_t>& ids) {
     for (const int32_t id : ids) {
-      const std::string& piece = file.pieces[static_cast<size_t>(id)].text;
-      parts.push_back({{"SpecialToken", {{"id", piece}, {"type_id", 0}}}});
-      special[piece] = {{"id", piece}, {"ids", {id}}, {"tokens", {piece}}};
+      parts.push_back({file.pieces[static_cast<size_t>(id)].text, id});
     }
   };
-  const auto text = [](const char* id) { return Json{{"Sequence", {{"id", id}, {"type_id", 0}}}}; };
-  Json one = Json::array(), two = Json::array();
-  for (Json* const parts : {&one, &two}) {
+  std::vector<FramePart> one, two;
+  for (std::vector<FramePart>* const parts : {&one, &two}) {
     add(*parts, file.before);
-    parts->push_back(text("A"));
+    parts->push_back({"A"});
   }
   add(one, file.after);
   add(two, file.between);
-  two.push_back(text("B"));
+  two.push_back({"B"});
   add(two, file.after);
   Json normalizers = Json::array();
   add_charsmap(file.charsmap, normalizers);
-  const Json json = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", added},
-                     {"normalizer", normalizers.empty() ? Json() : normalizers[0]},
-                     {"pre_tokenizer", sequence("pretokenizers", {{{"type", "WhitespaceSplit"}},
-                                                                  metaspace(/*prefix=*/true)})},
-                     {"post_processor",
-                      {{"type", "TemplateProcessing"},
-                       {"single", one},
-                       {"pair", two},
-                       {"special_tokens", special}}},
-                     {"decoder", metaspace(/*prefix=*/true)},
-                     {"model",
-                      {{"type", "Unigram"},
-                       {"unk_id", file.unk},
-                       {"vocab", std::move(pieces)},
-                       {"byte_fallback", false}}}};
-  return json.dump(2) + "\n";
+  return tokenizer_file::written(
+      {.added_tokens = std::move(added),
+       .normalizer = normalizers.empty() ? Json() : normalizers[0],
+       .pre_tokenizer =
+           sequence("pretokenizers", {{{"type", "WhitespaceSplit"}}, metaspace(/*prefix=*/true)}),
+       .post_processor = tokenizer_file::template_of(one, two),
+       .decoder = metaspace(/*prefix=*/true),
+       .model = {{"type", "Unigram"},
+                 {"unk_id", file.unk},
+                 {"vocab", std::move(pieces)},
+                 {"byte_fallback", false}}},
+      /*indent=*/2);
 }
 
 std::string t5_tokenizer_json(const std::string& bytes, int64_t sentinels,

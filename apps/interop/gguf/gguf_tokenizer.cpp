@@ -1,20 +1,21 @@
 #include "apps/interop/gguf/gguf_tokenizer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "apps/interop/gguf/gguf_vocabulary.h"
 #include "core/base/text.h"
 #include "data/tokenizers/huggingface_files.h"
+#include "data/tokenizers/parts/written_file.h"
 #include "data/tokenizers/protobuf.h"
 #include "data/tokenizers/sentencepiece_model.h"
 
 namespace tapestry::interop {
 namespace {
 
-// nlohmann's ordered one looks through all keys for each.
-using Sorted = nlohmann::json;
+using tokenizer_file::AddedToken;
+using tokenizer_file::byte_level;
+using tokenizer_file::FramePart;
 
 constexpr const char* kPrefix = "tokenizer.ggml.";
 std::string key_of(const char* name) { return std::string(kPrefix) + name; }
@@ -87,24 +88,20 @@ Pieces pieces_of(const GgufFile& file, bool scored, int64_t rows, Reasons& reaso
   return pieces;
 }
 
-Sorted added_tokens(const Pieces& pieces) {
-  Sorted tokens = Sorted::array();
+std::vector<AddedToken> added_tokens(const Pieces& pieces) {
+  std::vector<AddedToken> tokens;
   for (size_t id = 0; id < pieces.texts.size(); ++id) {
     const int32_t type = pieces.types[id];
     if (type == GgufPiece::kNormal || type == GgufPiece::kUnused) continue;
-    tokens.push_back({{"id", id},
-                      {"content", pieces.texts[id]},
-                      {"single_word", false},
-                      {"lstrip", false},
-                      {"rstrip", false},
-                      {"normalized", false},
-                      {"special", type != GgufPiece::kUserDefined}});
+    tokens.push_back({.id = static_cast<int64_t>(id),
+                      .content = pieces.texts[id],
+                      .special = type != GgufPiece::kUserDefined});
   }
   return tokens;
 }
 
-Sorted pre_tokenizer(const GgufPreTokenizer& row) {
-  Sorted parts = Sorted::array();
+Json pre_tokenizer(const GgufPreTokenizer& row) {
+  Json parts = Json::array();
   if (row.digits) parts.push_back({{"type", "Digits"}, {"individual_digits", true}});
   for (const std::string& split : row.splits) {
     parts.push_back({{"type", "Split"},
@@ -112,45 +109,32 @@ Sorted pre_tokenizer(const GgufPreTokenizer& row) {
                      {"behavior", "Isolated"},
                      {"invert", false}});
   }
-  parts.push_back({{"type", "ByteLevel"},
-                   {"add_prefix_space", false},
-                   {"trim_offsets", true},
-                   {"use_regex", row.splits.empty()}});
+  parts.push_back(byte_level(/*add_prefix_space=*/false, /*trim_offsets=*/true,
+                             /*use_regex=*/row.splits.empty()));
   if (parts.size() == 1) return parts[0];
   return {{"type", "Sequence"}, {"pretokenizers", parts}};
 }
 
 // bos and eos around each text, as far as the file wants them.
-Sorted frame(const Pieces& pieces, std::optional<int64_t> before, std::optional<int64_t> after) {
-  const Sorted bytes = {{"type", "ByteLevel"},
-                        {"add_prefix_space", true},
-                        {"trim_offsets", false},
-                        {"use_regex", true}};
-  if (!before && !after) return bytes;
-  Sorted special = Sorted::object();
-  const auto around = [&](std::initializer_list<const char*> texts) {
-    Sorted list = Sorted::array();
+Json frame(const Pieces& pieces, std::optional<int64_t> before, std::optional<int64_t> after) {
+  if (!before && !after) {
+    return byte_level(/*add_prefix_space=*/true, /*trim_offsets=*/false, /*use_regex=*/true);
+  }
+  std::vector<FramePart> single, pair;
+  for (std::vector<FramePart>* const parts : {&single, &pair}) {
     int type = 0;
     const auto add = [&](std::optional<int64_t> id) {
-      if (!id) return;
-      const std::string& token = pieces.texts[static_cast<size_t>(*id)];
-      list.push_back({{"SpecialToken", {{"id", token}, {"type_id", type}}}});
-      special[token] = {
-          {"id", token}, {"ids", Sorted::array({*id})}, {"tokens", Sorted::array({token})}};
+      if (id) parts->push_back({pieces.texts[static_cast<size_t>(*id)], id, type});
     };
-    for (const char* text : texts) {
+    for (const char* text : {"A", "B"}) {
       add(before);
-      list.push_back({{"Sequence", {{"id", text}, {"type_id", type}}}});
+      parts->push_back({.name = text, .type = type});
       add(after);
       ++type;
+      if (parts == &single) break;
     }
-    return list;
-  };
-  const Sorted single = around({"A"}), pair = around({"A", "B"});
-  return {{"type", "TemplateProcessing"},
-          {"single", single},
-          {"pair", pair},
-          {"special_tokens", special}};
+  }
+  return tokenizer_file::template_of(single, pair);
 }
 
 const GgufPreTokenizer* pre_tokenizer_named(const GgufFile& file, Reasons& reasons) {
@@ -165,7 +149,8 @@ const GgufPreTokenizer* pre_tokenizer_named(const GgufFile& file, Reasons& reaso
   return nullptr;
 }
 
-std::shared_ptr<const Tokenizer> byte_level(const GgufFile& file, int64_t rows, Reasons& reasons) {
+std::shared_ptr<const Tokenizer> byte_level_bpe(const GgufFile& file, int64_t rows,
+                                                Reasons& reasons) {
   const GgufPreTokenizer* const pre = pre_tokenizer_named(file, reasons);
   const Pieces pieces = pieces_of(file, /*scored=*/false, rows, reasons);
   const auto merges = file.texts(key_of("merges"));
@@ -181,39 +166,26 @@ std::shared_ptr<const Tokenizer> byte_level(const GgufFile& file, int64_t rows, 
   const std::vector<int64_t> ends = gguf_ends(file);
   if (ends.empty()) reasons.push_back(concat(key_of("eos_token_id"), " is missing"));
   if (!reasons.empty()) return nullptr;
-  Sorted vocab = Sorted::object();
+  Json vocab = Json::object();
   for (size_t token = 0; token < size; ++token) {
-    if (pieces.types[token] != GgufPiece::kUnused) vocab[pieces.texts[token]] = token;
+    if (pieces.types[token] == GgufPiece::kUnused) continue;
+    tokenizer_file::append(vocab, pieces.texts[token], token);
   }
   const bool begins = file.flag(key_of("add_bos_token")).value_or(pre->begins);
   const bool closes = file.flag(key_of("add_eos_token")).value_or(false);
   if (begins && !bos) reasons.push_back(concat(key_of("bos_token_id"), " is missing"));
   if (!reasons.empty()) return nullptr;
   const std::optional<int64_t> none;
-  const Sorted bytes = {{"type", "ByteLevel"},
-                        {"add_prefix_space", true},
-                        {"trim_offsets", true},
-                        {"use_regex", true}};
-  const Sorted json = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", added_tokens(pieces)},
-      {"normalizer", pre->normal_form ? Sorted{{"type", "NFC"}} : Sorted()},
-      {"pre_tokenizer", pre_tokenizer(*pre)},
-      {"post_processor", frame(pieces, begins ? bos : none, closes ? ends.front() : none)},
-      {"decoder", bytes},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"ignore_merges", pre->whole_words},
-        {"vocab", vocab},
-        {"merges", *merges}}}};
+  const std::string json = tokenizer_file::written(
+      {.added_tokens = added_tokens(pieces),
+       .normalizer = pre->normal_form ? Json{{"type", "NFC"}} : Json(),
+       .pre_tokenizer = pre_tokenizer(*pre),
+       .post_processor = frame(pieces, begins ? bos : none, closes ? ends.front() : none),
+       .decoder = byte_level(/*add_prefix_space=*/true, /*trim_offsets=*/true, /*use_regex=*/true),
+       .model =
+           tokenizer_file::BpeModel{
+               .vocab = std::move(vocab), .merges = *merges, .ignore_merges = pre->whole_words}
+               .json()});
   HuggingFaceIds ids;
   ids.pad = pad;
   ids.unk = unk;
@@ -223,7 +195,7 @@ std::shared_ptr<const Tokenizer> byte_level(const GgufFile& file, int64_t rows, 
   ids.rows = rows;
   ids.ends.assign(ends.begin() + 1, ends.end());
   ids.frames_once = true;
-  return load_tokenizer(join_huggingface(json.dump() + "\n", ids.json()), file.name());
+  return load_tokenizer(join_huggingface(json, ids.json()), file.name());
 }
 
 // The field numbers of SentencePiece's ModelProto.
@@ -352,7 +324,7 @@ std::vector<int64_t> gguf_ends(const GgufFile& file) {
 std::shared_ptr<const Tokenizer> gguf_tokenizer(const GgufFile& file, int64_t rows,
                                                 Reasons& reasons, Reasons& notes) {
   const std::string engine = file.text(key_of("model")).value_or("none");
-  if (engine == "gpt2") return byte_level(file, rows, reasons);
+  if (engine == "gpt2") return byte_level_bpe(file, rows, reasons);
   if (engine == "llama") return scored(file, rows, reasons, notes);
   reasons.push_back(concat(key_of("model"), " is '", engine,
                            "', Tapestry reads gpt2 (byte-level BPE) and llama (SentencePiece)"));
