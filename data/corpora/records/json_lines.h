@@ -18,6 +18,8 @@ class JsonLines {
   virtual bool was_too_long() const = 0;
   /// "file:line" of the record returned last.
   virtual std::string place() const = 0;
+  /// The fields of the file, which all records have; none: each line has its own.
+  virtual std::vector<std::string> names() const { return {}; }
 };
 
 /// The records of a file whose format has JSON, with these fields at least if the file has them; of

@@ -18,23 +18,40 @@ class FieldCollector : public nlohmann::json_sax<Json> {
  public:
   FieldCollector(const std::vector<RecordField>& fields, RecordValues& values,
                  std::vector<const char*>& others)
-      : fields_(fields), values_(values), others_(others), items_(fields.size()) {}
+      : fields_(fields),
+        values_(values),
+        others_(others),
+        items_(fields.size()),
+        holders_(fields.size()) {}
+
+  static constexpr std::string_view kObject = "an object";
 
   bool is_object() const { return is_object_; }
+  /// What stands in the place of the object that should hold a list ("answers" of "answers.text");
+  /// "" if nothing does, or a list of objects.
+  std::string_view holder(size_t i) const { return holders_[i]; }
 
   bool null() override { return other("null"); }
-  bool boolean(bool value) override { return other(value ? "true" : "false"); }
-  bool number_integer(number_integer_t value) override { return text(std::to_string(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return text(std::to_string(value)); }
-  bool number_float(number_float_t value, const string_t&) override {
-    return text(Json(value).dump());
+  bool boolean(bool value) override {
+    hold(value ? "true" : "false");
+    return other(value ? "true" : "false");
   }
-  bool string(string_t& value) override { return text(value); }
+  bool number_integer(number_integer_t value) override { return number(std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return number(std::to_string(value)); }
+  bool number_float(number_float_t value, const string_t&) override {
+    return number(Json(value).dump());
+  }
+  bool string(string_t& value) override {
+    hold("a text");
+    return text(value);
+  }
   bool binary(binary_t&) override { return other("binary"); }
 
   bool start_object(std::size_t) override {
     if (depth_ == 0) is_object_ = true;
     if (depth_ > 0 && !at_item()) other("an object");
+    if (depth_ > 0) hold(kObject);
+    if (at_item()) ++objects_;
     ++depth_;
     if (lists_ > 0) return true;
     if (depth_ > 1) path_ += '.';
@@ -72,7 +89,9 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   }
   bool end_array() override {
     --depth_;
-    if (--lists_ == 0) list_ = -1, item_depth_ = 0;
+    if (--lists_ > 0) return true;
+    if (item_depth_ > 0) check_objects();
+    list_ = -1, item_depth_ = 0, objects_ = 0;
     return true;
   }
   bool parse_error(std::size_t byte, const std::string& token,
@@ -113,6 +132,19 @@ class FieldCollector : public nlohmann::json_sax<Json> {
       item_depth_ = depth_ + 2;
     }
   }
+  void check_objects() {
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      if (!fields_[i].list || !is_below(fields_[i].name) || others_[i] != nullptr) continue;
+      if (items_[i] != objects_) others_[i] = "a list of objects that lack it";
+    }
+  }
+  // Notes a value in the place of an object with lists, unless it is a field of its own.
+  void hold(std::string_view kind) {
+    if (lists_ > 0 || wanted() >= 0) return;
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      if (fields_[i].list && is_below(fields_[i].name)) holders_[i] = kind;
+    }
+  }
   bool is_below(const std::string& name) const {
     return name.size() > path_.size() && name.starts_with(path_) && name[path_.size()] == '.';
   }
@@ -120,6 +152,10 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   bool in_item() const { return item_depth_ > 0 && lists_ == 1 && depth_ == item_depth_; }
   bool at_item() const { return item_depth_ > 0 && lists_ == 1 && depth_ == item_depth_ - 1; }
 
+  bool number(const std::string& value) {
+    hold("a number");
+    return text(value);
+  }
   bool text(const std::string& value) {
     if (list_ >= 0) return item(static_cast<size_t>(list_), value);
     if (at_item()) return no_object();
@@ -180,6 +216,8 @@ class FieldCollector : public nlohmann::json_sax<Json> {
   int64_t item_depth_ = 0;  // of the objects of a list whose members are asked for, else 0
   std::string item_key_;
   std::vector<int64_t> items_;  // of the field's list so far
+  int64_t objects_ = 0;         // of the list of objects so far
+  std::vector<std::string_view> holders_;
   bool is_object_ = false, is_half_surrogate_ = false;
   std::string problem_;
 };
@@ -227,12 +265,22 @@ RecordReader::Row JsonlReader::next(RecordValues& values) {
   for (size_t i = 0; i < fields_.size(); ++i) {
     const RecordField& field = fields_[i];
     const char* const other = others_[i];
+    const std::string_view holder = collector.holder(i);
+    if (!holder.empty() && holder != FieldCollector::kObject) {
+      const std::string problem =
+          concat("the field '", field.name.substr(0, field.name.rfind('.')),
+                 "' must be an object of lists or a list of objects, got ", holder);
+      return odd(Row::kOdd, problem, [&] { return concat("[data] ", place_, ": ", problem, '.'); });
+    }
     if (values.present[i] == 0) {
-      if (field.optional) continue;
-      return odd(Row::kShort, concat("no field '", field.name, '\''), [&] {
-        return "[data] " +
-               missing_name(place_, "field", parse_json_record(line_, place_).names(), field.name);
-      });
+      if (field.optional && holder.empty()) continue;
+      const auto missing = [&](const std::string& place) {
+        return missing_name(place, "field", parse_json_record(line_, place_).names(), field.name);
+      };
+      // Of a list that somebody misspelt the others are to be seen.
+      const std::string problem =
+          holder.empty() ? concat("no field '", field.name, '\'') : missing("").substr(2);
+      return odd(Row::kShort, problem, [&] { return "[data] " + missing(place_); });
     }
     if (other == nullptr) continue;
     const std::string kind = other;
@@ -250,6 +298,11 @@ RecordReader::Row JsonlReader::next(RecordValues& values) {
     }
   }
   return counted(Row::kWhole);
+}
+
+std::vector<std::string> JsonlReader::names() const {
+  std::vector<std::string> names = lines_->names();
+  return names.empty() ? parse_json_record(line_, place_).names() : names;
 }
 
 RecordReader::Row JsonlReader::odd(Row row, const std::string& reason,

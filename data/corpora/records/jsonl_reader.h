@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/corpora/records/json_lines.h"
+#include "data/corpora/records/named_records.h"
 #include "data/corpora/records/record_files.h"
 
 namespace tapestry {
@@ -14,12 +15,13 @@ namespace tapestry {
 std::string json_problem(std::string_view line);
 
 /// Keeps only the requested fields; the rest of an object is skipped while it is parsed.
-class JsonlReader : public RecordReader {
+class JsonlReader : public RecordReader, public NamedRecords {
  public:
   JsonlReader(const RecordFile& file, std::unique_ptr<JsonLines> lines,
               const std::vector<RecordField>& fields);
 
   Row next(RecordValues& values) override;
+  std::vector<std::string> names() const override;
 
  private:
   /// Leaves the record out. `error` gives the text for an error about it.

@@ -21,6 +21,7 @@ class ParquetLines : public JsonLines {
   }
   bool was_too_long() const override { return rows_.was_too_long(); }
   std::string place() const override { return concat(rows_.path(), ':', rows_.row()); }
+  std::vector<std::string> names() const override { return rows_.names(); }
 
   /// The file must have the columns that records need.
   void check_fields(const std::vector<RecordField>& fields) const {
@@ -37,7 +38,13 @@ class ParquetLines : public JsonLines {
 };
 
 std::unique_ptr<RecordReader> open(const RecordFile& file, const std::vector<RecordField>& fields) {
-  auto lines = std::make_unique<ParquetLines>(file, names_of(fields));
+  std::vector<std::string> names = names_of(fields);
+  // What stands in the place of an object of lists must be seen, too.
+  for (const RecordField& field : fields) {
+    const size_t dot = field.name.rfind('.');
+    if (field.list && dot != std::string::npos) names.push_back(field.name.substr(0, dot));
+  }
+  auto lines = std::make_unique<ParquetLines>(file, names);
   lines->check_fields(fields);
   return std::make_unique<JsonlReader>(file, std::move(lines), fields);
 }

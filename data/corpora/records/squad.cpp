@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/nearest_name.h"
+#include "data/corpora/records/named_records.h"
 #include "data/corpora/records/records.h"
 #include "data/corpora/records/squad.h"
 #include "data/corpora/shards.h"
@@ -186,15 +188,64 @@ bool add_listed(const std::string& texts, const std::string& starts, const std::
   return well_formed;
 }
 
+constexpr const char* kNames[] = {"context",      "question", "answer",
+                                  "answer_start", "id",       "is_impossible"};
+constexpr size_t kLists = std::size(kNames);  // where the fields of lists begin
+
 // A record of a file as one that was written by itself would be.
 Record record_of(const RecordValues& values, const std::string& place) {
-  static constexpr const char* kNames[] = {"context",      "question", "answer",
-                                           "answer_start", "id",       "is_impossible"};
   Record record(place);
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (values.present[i] != 0) record.add(kNames[i], values.texts[i]);
   }
   return record;
+}
+
+// A record that says nothing of answers has none, unless one of its names, which nobody asks for,
+// is meant to say it.
+void check_names(const RecordReader& reader, const std::vector<RecordField>& fields) {
+  std::vector<std::string> all, others;
+  for (const std::string& name : dynamic_cast<const NamedRecords&>(reader).names()) {
+    const std::string top = name.substr(0, name.find('.'));
+    if (std::ranges::find(all, top) != all.end()) continue;
+    all.push_back(top);
+    const bool asked = std::ranges::any_of(fields, [&](const RecordField& field) {
+      return field.name == top || field.name.starts_with(top + '.');
+    });
+    if (!asked) others.push_back(top);
+  }
+  for (const char* meant : {"answers", "answer", "is_impossible"}) {
+    const std::string nearest = nearest_name(meant, others);
+    if (nearest.empty()) continue;
+    fail(ErrorKind::kData, "[data] ",
+         missing_name(reader.place(), "field", all, meant,
+                      concat("; '", nearest, "' looks like it")));
+  }
+}
+
+// The question of a record, and whether it is well-formed. Shares `context` with the one before.
+std::pair<Question, bool> read_question(const RecordReader& reader, const RecordValues& values,
+                                        const std::vector<RecordField>& fields,
+                                        std::shared_ptr<const std::string>& context) {
+  const Record record = record_of(values, reader.place());
+  Question question = question_of(record, context);
+  context = question.context;
+  const auto has = [&](size_t field) {
+    return field < values.present.size() && values.present[field] != 0;
+  };
+  bool well_formed = true;
+  if (record.flag("is_impossible", false)) {
+    // Its answers, if it has some, are those that mislead.
+  } else if (record.has("answer")) {
+    well_formed =
+        Collector::add_answer(question, record.text("answer"), record.integer("answer_start"));
+  } else if (has(kLists) || has(kLists + 1)) {
+    well_formed =
+        add_listed(values.texts[kLists], values.texts[kLists + 1], record.place(), question);
+  } else if (!record.has("is_impossible")) {
+    check_names(reader, fields);
+  }
+  return {std::move(question), well_formed};
 }
 
 void read_records(CorpusSpec spec, Collector& collector) {
@@ -211,7 +262,7 @@ void read_records(CorpusSpec spec, Collector& collector) {
                                      answers(spec.answer_start_column, "answer_start"),
                                      {.name = "id", .optional = true},
                                      {.name = "is_impossible", .optional = true}};
-  const size_t lists = fields.size();
+  check(fields.size() == kLists, "data", "the lists of answers come behind the other fields.");
   if (!spec.records.format->has_columns) {
     for (const char* name : kAnswerLists) {
       fields.push_back({.name = name, .optional = true, .list = true});
@@ -238,22 +289,7 @@ void read_records(CorpusSpec spec, Collector& collector) {
       collector.drop(Drop::kNulByte, reader->place());
       continue;
     }
-    collector.add_read([&] {
-      const Record record = record_of(values, reader->place());
-      Question question = question_of(record, context);
-      context = question.context;
-      bool well_formed = true;
-      if (record.flag("is_impossible", false)) {
-        // Its answers, if it has some, are those that mislead.
-      } else if (record.has("answer")) {
-        well_formed =
-            Collector::add_answer(question, record.text("answer"), record.integer("answer_start"));
-      } else if (values.texts.size() > lists) {
-        well_formed =
-            add_listed(values.texts[lists], values.texts[lists + 1], record.place(), question);
-      }
-      return std::pair(std::move(question), well_formed);
-    });
+    collector.add_read([&] { return read_question(*reader, values, fields, context); });
   }
 }
 

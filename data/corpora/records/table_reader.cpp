@@ -55,24 +55,22 @@ void TableReader::start() {
   if (!reason_.empty()) fail(ErrorKind::kData, "[data] ", place_, ": ", reason_, '.');
   first_columns_ = columns_;
   if (!pending_) return;
-  std::vector<std::string> names;
   for (int64_t i = 0; header && i < columns_; ++i) {
-    names.emplace_back(strip(cells_[static_cast<size_t>(i)]));
+    names_.emplace_back(strip(cells_[static_cast<size_t>(i)]));
   }
   pending_ = !header;
   for (const RecordField& field : fields_) {
-    places_.push_back(place_of(field, names));
+    places_.push_back(place_of(field));
     last_wanted_ = std::max(last_wanted_, places_.back());
   }
 }
 
-int64_t TableReader::place_of(const RecordField& field,
-                              const std::vector<std::string>& names) const {
-  const auto found = std::find(names.begin(), names.end(), field.name);
-  if (found != names.end()) return found - names.begin();
+int64_t TableReader::place_of(const RecordField& field) const {
+  const auto found = std::find(names_.begin(), names_.end(), field.name);
+  if (found != names_.end()) return found - names_.begin();
   if (is_column_number(field.name)) return std::stoll(field.name) - 1;
   if (!field.needs_column()) return -1;
-  fail_missing(place_, "column", names, field.name, advice_on_line(line_, 1, *file_.format));
+  fail_missing(place_, "column", names_, field.name, advice_on_line(line_, 1, *file_.format));
 }
 
 }  // namespace tapestry

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/corpora/records/named_records.h"
 #include "data/corpora/records/record_files.h"
 #include "data/files/text.h"
 
@@ -12,12 +13,13 @@ namespace tapestry {
 /// What a line that a format cannot read may be instead: "; line 3 looks like CSV: use csv", or "".
 std::string advice_on_line(const std::string& line, int64_t number, const RecordFormat& format);
 
-class TableReader : public RecordReader {
+class TableReader : public RecordReader, public NamedRecords {
  public:
   TableReader(const RecordFile& file, const std::vector<RecordField>& fields)
       : file_(file), lines_(file.path), fields_(fields) {}
 
   Row next(RecordValues& values) override;
+  std::vector<std::string> names() const override { return names_; }
 
  protected:
   /// Sets cells_, columns_, place_ and reason_.
@@ -39,9 +41,10 @@ class TableReader : public RecordReader {
   Row row_of(RecordValues& values);
   void start();
   /// The column of a field, from 0; -1 if it is missing.
-  int64_t place_of(const RecordField& field, const std::vector<std::string>& names) const;
+  int64_t place_of(const RecordField& field) const;
 
   const std::vector<RecordField> fields_;
+  std::vector<std::string> names_;  // as the header has them
   std::vector<int64_t> places_;
   int64_t first_columns_ = 0;
   bool started_ = false;

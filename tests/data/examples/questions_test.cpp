@@ -5,6 +5,7 @@
 #include "tests/data/files/files.h"
 #include "tests/data/tokenizers/word_tokenizer.h"
 #include "tests/data/walks.h"
+#include "tests/paths.h"
 
 namespace tapestry {
 namespace {
@@ -166,6 +167,93 @@ TEST_F(Questions, MayHaveAListOfObjectsAsAnswers) {
   EXPECT_EQ(questions[0].answers[1].text, "ä b");
   EXPECT_TRUE(questions[1].answers.empty());
   EXPECT_EQ(counts.of(Drop::kMalformed), 6);
+}
+
+// The reason why the second of two records is left out.
+std::string reason_of(const CorpusSpec& spec) {
+  FilterCounts counts;
+  EXPECT_EQ(read_questions(spec, counts).size(), 1u);
+  EXPECT_EQ(counts.read, 2);
+  for (const Drop drop : {Drop::kMalformed, Drop::kMissingColumn}) {
+    if (counts.of(drop) == 1) return counts.first[static_cast<size_t>(drop)];
+  }
+  return "";
+}
+
+// A record without an answer has none; one that tries to have some is an error.
+TEST_F(Questions, DoNotLoseMisspeltAnswers) {
+  options_.no_answer = true;
+  const std::string plain = R"({"context": "ä b", "question": "Q", "answers": null})";
+  const auto with = [](const std::string& answers) {
+    return R"({"context": "ä b", "question": "S", )" + answers + "}\n";
+  };
+  struct Case {
+    std::string answers, expected;
+  };
+  for (const auto& [answers, expected] : std::vector<Case>{
+           {R"("answers": "b")",
+            "the field 'answers' must be an object of lists or a list of objects, got a text"},
+           {R"("answers": 2)",
+            "the field 'answers' must be an object of lists or a list of "
+            "objects, got a number"},
+           {R"("answers": true)", "got true"},
+           {R"("answers": ["b"])", "the field 'answers.text' must be a list of texts"},
+           {R"("answers": {"txt": ["b"], "answer_start": [2]})",
+            "'answers.text' is none of them; did you mean 'answers.txt'?"},
+           {R"("answers": {"text": ["b"], "answer_starts": [2]})",
+            "has the fields answers, answers.answer_starts, answers.text, context, question; "
+            "'answers.answer_start' is none of them; did you mean 'answers.answer_starts'?"},
+           {R"("answers": {})", "'answers.text' is none of them"},
+           {R"("answers": [{"txt": "b", "start": 2}])",
+            "the field 'answers.text' must be a list of texts, got a list of objects that lack it"},
+           {R"("anwsers": {"text": ["b"], "answer_start": [2]})",
+            "'answers' is none of them; 'anwsers' looks like it"},
+           {R"("answer_text": "b", "answer_start": 2)", "'answer_text' looks like it"},
+           {R"("impossible": true)", "'is_impossible' is none of them"}}) {
+    const CorpusSpec spec = jsonl(plain + "\n" + with(answers));
+    const std::string reason = reason_of(spec);
+    EXPECT_THAT(reason, HasSubstr(spec.records.path + ":2: ")) << answers;
+    EXPECT_THAT(reason, HasSubstr(expected)) << answers;
+  }
+  FilterCounts counts;
+  const auto questions = read_questions(
+      jsonl(with(R"("answers": [])") + with(R"("id": 1)") + with(R"("answers": null)") +
+            with(R"("answer": null)") + with(R"("answers": {"text": [], "answer_start": []})")),
+      counts);
+  EXPECT_EQ(questions.size(), 5u);
+  EXPECT_EQ(counts.total_dropped(), 0);
+  // A file of nothing else ends the reading.
+  EXPECT_THAT(data_error(jsonl(with(R"("answers": "b")"))),
+              HasSubstr("q.jsonl:1: the field 'answers' must be an object of lists"));
+  EXPECT_THAT(data_error(jsonl(with(R"("anwsers": [])"))), HasSubstr("'anwsers' looks like it"));
+}
+
+// Columns that look like answers.
+TEST_F(Questions, OfATableDoNotLoseAMisspeltColumn) {
+  CorpusSpec spec;
+  spec.records = {folder_.write("q.csv", "context,question,anwser\na b,Q,b\n"), &kCsv};
+  spec.context_column = "context";
+  spec.question_column = "question";
+  options_.no_answer = true;
+  EXPECT_THAT(data_error(spec),
+              HasSubstr("has the fields context, question, anwser; 'answers' is none of them; "
+                        "'anwser' looks like it"));
+}
+
+TEST_F(Questions, OfParquetDoNotLoseMisspeltAnswers) {
+  options_.no_answer = true;
+  const auto error = [&](const std::string& name) {
+    CorpusSpec spec;
+    spec.records = {project_file("tests/fixtures/parquet/" + name + ".parquet"), &kParquet};
+    return data_error(spec);
+  };
+  EXPECT_THAT(error("answers_as_text"),
+              HasSubstr("answers_as_text.parquet:1: the field 'answers' must be an object of lists "
+                        "or a list of objects, got a text"));
+  EXPECT_THAT(error("answers_misspelt_list"),
+              HasSubstr("'answers.text' is none of them; did you mean 'answers.txt'?"));
+  EXPECT_THAT(error("answers_misspelt"),
+              HasSubstr("'answers' is none of them; 'anwsers' looks like it"));
 }
 
 TEST_F(Questions, OfATableNeedTheColumnsThatSomebodyNames) {
