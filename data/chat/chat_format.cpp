@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "data/chat/lost_members.h"
 #include "data/files/utf8.h"
 
 namespace tapestry {
@@ -188,7 +189,8 @@ std::string compare_talks(const ChatFormat& format, const Json& record,
     *talk = record;
     for (const std::string* part : {&fields.prompt, name}) {
       if (part->empty()) continue;
-      const std::string problem = talk_problem(record, *part, /*answered=*/part == name);
+      std::string problem = talk_problem(record, *part, /*answered=*/part == name);
+      if (problem.empty()) problem = lost_member(format, record, *part);
       if (!problem.empty()) return problem;
     }
     Json messages = fields.prompt.empty() ? Json::array() : record.at(fields.prompt);

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "data/chat/chat_format.h"
+#include "data/chat/lost_members.h"
 #include "data/corpora/filtering_reader.h"
 #include "data/corpora/records/json_lines.h"
 #include "data/corpora/records/jsonl_reader.h"
@@ -63,6 +64,7 @@ class ChatReader : public FilteringReader {
   std::string take_talk(const Json& record, TextPair& pair) const {
     const bool answered = format_.loss_on != LossOn::kText;
     std::string problem = talk_problem(record, spec_.messages_column, answered);
+    if (problem.empty()) problem = lost_member(format_, record, spec_.messages_column);
     if (!problem.empty()) return problem;
     Talk talk = talk_of(format_, record, spec_.messages_column);
     pair.source = std::move(talk.text);

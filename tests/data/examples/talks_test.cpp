@@ -141,6 +141,27 @@ TEST_F(Talks, RecordsHideNothing) {
               HasSubstr("'chat_template_kwargs' must be an object"));
 }
 
+// A call that the template does not write, and a message that should not be learnt.
+TEST_F(Talks, MembersOfMessagesAreNotLost) {
+  const auto talk = [](const std::string& member) {
+    return R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y")" +
+           member + "}]}\n";
+  };
+  const std::string call = R"(, "tool_calls": [{"name": "f"}])";
+  EXPECT_THAT(error_of(spec(talk(call))),
+              HasSubstr("a.jsonl:1: message 2 of 'messages' has 'tool_calls', which the chat "
+                        "template chat.jinja does not read."));
+  EXPECT_THAT(error_of(spec(talk(R"(, "weight": 0)"))),
+              HasSubstr("has 'weight', which the chat template chat.jinja does not read; what is "
+                        "learnt is said by data.loss_on"));
+  for (const char* const none : {R"(, "tool_calls": [])", R"(, "tool_calls": null)",
+                                 R"(, "weight": 1)", R"(, "weight": 1.0)", R"(, "name": "n")"}) {
+    EXPECT_EQ(error_of(spec(talk(none))), "no error") << none;
+  }
+  const std::string reads = std::string(kPlain) + "{% if messages[0].tool_calls %}{% endif %}";
+  EXPECT_EQ(error_of(spec(talk(call), reads.c_str())), "no error");
+}
+
 TEST_F(Talks, OddRecordsAreCountedWithTheirLines) {
   const std::string good = std::string(kTwoAnswers) + "\n";
   const TalkCorpus corpus = load_talks(
