@@ -7,7 +7,7 @@
     causal_formats.py ctranslate2 FOLDER TAPESTRY imported, exported, run by CTranslate2
 
 Prints for each model the largest difference from transformers' logits, and whether the most probable tokens are
-the same. llama.cpp keeps keys and values in float16 and has a table for gelu: a few thousandths.
+the same. llama.cpp keeps keys and values in float16 and has a table for gelu: two hundredths at most.
 Needs llama_cpp (package llama-cpp-python) and ctranslate2.
 """
 import json
@@ -21,7 +21,9 @@ import torch
 import transformers as t
 
 IDS = [0, 5, 77, 300, 9, 41, 260, 17, 8, 120, 33, 4, 90, 200]
-FORMATS = {"gguf": ["gemma", "gemma2", "gemma3", "olmo2", "smollm3", "gpt_neox", "gpt_neox_serial", "qwen3"],
+FORMATS = {"gguf": ["gemma", "gemma2", "gemma3", "olmo2", "smollm3", "gpt_neox", "gpt_neox_serial", "qwen3", "phi",
+                    "phi3", "phi3_longrope", "cohere", "cohere2", "llama_llama3", "llama_yarn", "llama_longrope",
+                    "qwen2_yarn"],
            "ctranslate2": ["gemma", "qwen2", "qwen3", "mistral", "opt"]}
 
 
@@ -50,6 +52,14 @@ def make(folder, tokenizers):
     gemma = {"head_dim": 16, "pad_token_id": None, **ids}
     scaled = {"query_pre_attn_scalar": 16, "sliding_window": 4}
     one = {"bos_token_id": 0, "eos_token_id": 0}
+    three = {**size, **ids, "num_hidden_layers": 3}
+
+    def rope(kind, **more):
+        first = {"rope_theta": 100.0, "original_max_position_embeddings": 8}
+        return {"rope_parameters": {"rope_type": kind, **first, **more}}
+
+    stretched = {"short_factor": [1.0, 1.25, 1.5, 1.75], "long_factor": [1.5, 2.0, 4.0, 8.0]}
+    of_three = {key: factors[:3] for key, factors in stretched.items()}
     rows = [
         ("gemma", t.GemmaForCausalLM(t.GemmaConfig(**size, **gemma, num_hidden_layers=3)), llama3),
         ("gemma2", t.Gemma2ForCausalLM(t.Gemma2Config(
@@ -68,6 +78,20 @@ def make(folder, tokenizers):
         ("qwen3", t.Qwen3ForCausalLM(t.Qwen3Config(**size, **ids, num_hidden_layers=3, head_dim=16)), llama3),
         ("mistral", t.MistralForCausalLM(t.MistralConfig(
             **size, **ids, num_hidden_layers=3, sliding_window=None)), llama3),
+        ("phi", t.PhiForCausalLM(t.PhiConfig(**three, partial_rotary_factor=0.5)), llama3),
+        ("phi3", t.Phi3ForCausalLM(t.Phi3Config(**three, pad_token_id=None, sliding_window=None)), llama3),
+        ("phi3_longrope", t.Phi3ForCausalLM(t.Phi3Config(
+            **three, pad_token_id=None, sliding_window=None, original_max_position_embeddings=8,
+            **rope("longrope", partial_rotary_factor=0.75, **of_three))), llama3),
+        ("cohere", t.CohereForCausalLM(t.CohereConfig(**three, pad_token_id=None, logit_scale=0.25)), llama3),
+        ("cohere2", t.Cohere2ForCausalLM(t.Cohere2Config(
+            **size, **ids, num_hidden_layers=5, pad_token_id=None, sliding_window=4, logit_scale=0.25)), llama3),
+        ("llama_llama3", t.LlamaForCausalLM(t.LlamaConfig(**three, **rope(
+            "llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0))), llama3),
+        ("llama_yarn", t.LlamaForCausalLM(t.LlamaConfig(**three, **rope("yarn", factor=4.0))), llama3),
+        ("llama_longrope", t.LlamaForCausalLM(t.LlamaConfig(**three, **rope("longrope", **stretched))), llama3),
+        ("qwen2_yarn", t.Qwen2ForCausalLM(t.Qwen2Config(
+            **three, **rope("yarn", factor=8.0, attention_factor=1.4))), llama3),
         ("opt", t.OPTForCausalLM(t.OPTConfig(**size, **one, ffn_dim=64, num_hidden_layers=3, pad_token_id=None)), gpt2),
     ]
     for name, model, (tokenizer, tokens) in rows:

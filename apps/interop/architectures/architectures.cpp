@@ -12,7 +12,7 @@ extern const Architecture kPegasus, kBart, kMbart, kM2m100;
 extern const Architecture kT5, kMt5;
 extern const Architecture kVit, kDeit;
 extern const Architecture kOpt, kStarcoder2, kGptBigCode;
-extern const Architecture kGptj, kPhi, kPhi3, kCohere, kCohere2;
+extern const Architecture kGptj;
 
 namespace {
 

@@ -126,6 +126,7 @@ ModelFacts facts_for(const Architecture& architecture, const Config& config, con
 /// Those that other code than the tables asks for.
 extern const Architecture kGpt2, kLlama, kQwen2, kQwen3, kMarian;
 extern const Architecture kGemma, kGemma2, kGemma3, kOlmo2, kSmolLm3, kGptNeox;
+extern const Architecture kPhi, kPhi3, kCohere, kCohere2;
 
 /// Our name of an activation of theirs, or null; and back.
 const char* our_activation(const std::string& theirs, bool gated);

@@ -1,5 +1,5 @@
-// Causal models as GGUF files, for the programs around llama.cpp and from them: Llama's, Qwen's and
-// GPT-2's styles.
+// Causal models as GGUF files, for the programs around llama.cpp and from them: the classes of
+// gguf_classes.h.
 #pragma once
 
 #include <string>

@@ -1,14 +1,12 @@
 #include "apps/interop/gguf/gguf_classes.h"
 
-#include <algorithm>
 #include <array>
 
 #include "apps/interop/gguf/gguf_engine.h"
+#include "apps/interop/gguf/gguf_keys.h"
 
 namespace tapestry::interop {
 namespace {
-
-using Value = std::optional<double>;
 
 // Llama's kin. `pairs`: which numbers of a head their engine turns together.
 constexpr std::array<TensorRow, 11> llama_tensors(Change pairs) {
@@ -97,104 +95,44 @@ constexpr TensorRow kGpt2Tensors[] = {
     {"output.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone, &ModelFacts::untied},
 };
 
-const ModelOptions& options(const ModelFacts& facts) { return facts.config.model; }
-Value integer(int64_t value) { return static_cast<double>(value); }
-
-// In the order of the files.
-constexpr GgufKey kContext{
-    "context_length", "max_position_embeddings", GgufKey::kInteger, true,
-    [](const ModelFacts& facts) { return integer(options(facts).max_position_embeddings); }};
-constexpr GgufKey kWidth{
-    "embedding_length", "hidden_size", GgufKey::kInteger, true,
-    [](const ModelFacts& facts) { return integer(options(facts).hidden_size); }};
-constexpr GgufKey kLayers{
-    "block_count", "num_hidden_layers", GgufKey::kInteger, true,
-    [](const ModelFacts& facts) { return integer(options(facts).num_hidden_layers); }};
-constexpr GgufKey kInner{
-    "feed_forward_length", "intermediate_size", GgufKey::kInteger, true,
-    [](const ModelFacts& facts) { return integer(options(facts).intermediate_size); }};
-constexpr GgufKey kHeads{
-    "attention.head_count", "num_attention_heads", GgufKey::kInteger, true,
-    [](const ModelFacts& facts) { return integer(options(facts).num_attention_heads); }};
-constexpr GgufKey kVocabulary{
-    "vocab_size", nullptr, GgufKey::kInteger, false,
-    [](const ModelFacts& facts) { return integer(facts.counts.source_vocab); }};
-Value norm_eps(const ModelFacts& facts) { return options(facts).norm_eps; }
-
-Value head_size(const ModelFacts& facts) {
-  return options(facts).head_size > 0 ? integer(options(facts).head_size) : Value();
-}
-
-constexpr GgufKey kGpt2Keys[] = {
-    kContext,
-    kWidth,
-    kLayers,
-    kInner,
-    kHeads,
-    kVocabulary,
-    {"attention.layer_norm_epsilon", "norm_eps", GgufKey::kReal, true, norm_eps},
+constexpr TensorRow kPhi2Tensors[] = {
+    {"token_embd.weight", "embedding.weight", "V", "D"},
+    {"blk.#.attn_norm.*", "layers.#.self_attention_norm.*", "D"},
+    {"blk.#.{attn_q,attn_k,attn_v}.*", "layers.#.self_attention.qkv.*", "QKK", "D", Stream::kNone,
+     Change::kToHalves},
+    {"blk.#.attn_output.*", "layers.#.self_attention.out.*", "D", "Q"},
+    {"blk.#.ffn_up.*", "layers.#.feed_forward.up.*", "F", "D"},
+    {"blk.#.ffn_down.*", "layers.#.feed_forward.down.*", "D", "F"},
+    {"output_norm.*", "norm.*", "D"},
+    {"output.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone, &ModelFacts::untied},
+    // Their engine wants a classifier of its own, with a bias.
+    {"output.weight", "embedding.weight", "V", "D", Stream::kNone, Change::kNone,
+     &ModelFacts::tied},
+    {"output.bias", "output.bias", "V", "", Stream::kNone, Change::kNone, nullptr,
+     /*optional=*/true},
 };
-constexpr std::array<GgufKey, 12> kLlamaKeys = {{
-    kContext,
-    kWidth,
-    kLayers,
-    kInner,
-    kHeads,
-    {"attention.head_count_kv", "num_key_value_heads", GgufKey::kInteger, false,
-     [](const ModelFacts& facts) {
-       const ModelOptions& o = options(facts);
-       return integer(o.num_key_value_heads > 0 ? o.num_key_value_heads : o.num_attention_heads);
-     }},
-    {"attention.key_length", "head_dim", GgufKey::kInteger, false, head_size},
-    {"attention.value_length", nullptr, GgufKey::kInteger, false, head_size},
-    {"rope.dimension_count", nullptr, GgufKey::kInteger, false,
-     [](const ModelFacts& facts) { return integer(options(facts).chosen_head_size()); }},
-    kVocabulary,
-    {"attention.layer_norm_rms_epsilon", "norm_eps", GgufKey::kReal, true, norm_eps},
-    {"rope.freq_base", "rope_theta", GgufKey::kReal, false,
-     [](const ModelFacts& facts) { return Value(options(facts).rope_theta); }},
-}};
-
-template <class... More>
-constexpr std::array<GgufKey, 12 + sizeof...(More)> llama_keys_and(More... more) {
-  std::array<GgufKey, 12 + sizeof...(More)> all{};
-  std::ranges::copy(kLlamaKeys, all.begin());
-  size_t next = kLlamaKeys.size();
-  ((all[next++] = more), ...);
-  return all;
-}
-constexpr GgufKey kWindow{"attention.sliding_window", "sliding_window", GgufKey::kInteger, false,
-                          [](const ModelFacts& facts) {
-                            const int64_t window = options(facts).attention_window;
-                            return window > 0 ? integer(window) : Value();
-                          }};
-Value above_zero(double value) { return value > 0 ? Value(value) : Value(); }
-constexpr GgufKey kScoreCap{
-    "attn_logit_softcapping", "attn_logit_softcapping", GgufKey::kReal, false,
-    [](const ModelFacts& facts) { return above_zero(options(facts).attention_softcap); }};
-constexpr GgufKey kLogitCap{
-    "final_logit_softcapping", "final_logit_softcapping", GgufKey::kReal, false,
-    [](const ModelFacts& facts) { return above_zero(options(facts).logit_softcap); }};
-constexpr auto kGemma2Keys = llama_keys_and(kWindow, kScoreCap, kLogitCap);
-constexpr auto kGemma3Keys = llama_keys_and(kWindow, kLogitCap);
-constexpr GgufKey kNeoxKeys[] = {
-    kContext,
-    kWidth,
-    kLayers,
-    kInner,
-    kHeads,
-    {"rope.dimension_count", nullptr, GgufKey::kInteger, true,
-     [](const ModelFacts& facts) {
-       const ModelOptions& o = options(facts);
-       return integer(static_cast<int64_t>(static_cast<double>(o.chosen_head_size()) *
-                                           o.partial_rotary_factor));
-     }},
-    {"use_parallel_residual", "parallel_residual", GgufKey::kFlag, true,
-     [](const ModelFacts& facts) { return integer(options(facts).parallel_residual ? 1 : 0); }},
-    {"attention.layer_norm_epsilon", "norm_eps", GgufKey::kReal, true, norm_eps},
-    kVocabulary,
-    {"rope.freq_base", "rope_theta", GgufKey::kReal, false,
-     [](const ModelFacts& facts) { return Value(options(facts).rope_theta); }},
+// Packed, as ours are.
+constexpr TensorRow kPhi3Tensors[] = {
+    {"token_embd.weight", "embedding.weight", "V", "D"},
+    {"blk.#.attn_norm.weight", "layers.#.self_attention_norm.weight", "D"},
+    {"blk.#.attn_qkv.weight", "layers.#.self_attention.qkv.weight", "QKK", "D", Stream::kNone,
+     Change::kToHalves},
+    {"blk.#.attn_output.weight", "layers.#.self_attention.out.weight", "D", "Q"},
+    {"blk.#.ffn_norm.weight", "layers.#.feed_forward_norm.weight", "D"},
+    {"blk.#.ffn_up.weight", "layers.#.feed_forward.up.weight", "FF", "D"},
+    {"blk.#.ffn_down.weight", "layers.#.feed_forward.down.weight", "D", "F"},
+    {"output_norm.weight", "norm.weight", "D"},
+    {"output.weight", "output.weight", "V", "D", Stream::kNone, Change::kNone, &ModelFacts::untied},
+};
+constexpr TensorRow kCohereTensors[] = {
+    {"token_embd.weight", "embedding.weight", "V", "D"},
+    {"blk.#.attn_norm.weight", "layers.#.self_attention_norm.weight", "D"},
+    {"blk.#.{attn_q,attn_k,attn_v}.weight", "layers.#.self_attention.qkv.weight", "QKK", "D",
+     Stream::kNone, Change::kToNeighbours},
+    {"blk.#.attn_output.weight", "layers.#.self_attention.out.weight", "D", "Q"},
+    {"blk.#.{ffn_gate,ffn_up}.weight", "layers.#.feed_forward.up.weight", "FF", "D"},
+    {"blk.#.ffn_down.weight", "layers.#.feed_forward.down.weight", "D", "F"},
+    {"output_norm.weight", "norm.weight", "D"},
 };
 
 }  // namespace
@@ -202,74 +140,109 @@ constexpr GgufKey kNeoxKeys[] = {
 std::span<const GgufClass> gguf_classes() {
   static const HiddenAct swiglu{Activation::kSilu, /*gated=*/true};
   static const HiddenAct geglu{Activation::kGeluTanh, /*gated=*/true};
-  static const GgufClass all[] = {{.name = "llama",
-                                   .architecture = kLlama,
-                                   .tensors = kLlamaTensors,
-                                   .keys = kLlamaKeys,
-                                   .act = swiglu,
-                                   .no_bias = true},
-                                  {.name = "qwen2",
-                                   .architecture = kQwen2,
-                                   .tensors = kQwenTensors,
-                                   .keys = kLlamaKeys,
-                                   .act = swiglu},
-                                  {.name = "qwen3",
-                                   .architecture = kQwen3,
-                                   .tensors = kQwenTensors,
-                                   .keys = kLlamaKeys,
-                                   .act = swiglu,
-                                   .no_bias = true},
-                                  {.name = "gemma",
-                                   .architecture = kGemma,
-                                   .tensors = kGemmaTensors,
-                                   .keys = kLlamaKeys,
-                                   .act = geglu,
-                                   .no_bias = true,
-                                   .refuse_more = gguf_engine::refuse_gemma},
-                                  {.name = "gemma2",
-                                   .architecture = kGemma2,
-                                   .tensors = kGemmaTensors,
-                                   .keys = kGemma2Keys,
-                                   .act = geglu,
-                                   .no_bias = true,
-                                   .windows = true,
-                                   .refuse_more = gguf_engine::refuse_gemma2,
-                                   .complete = gguf_engine::complete_gemma2},
-                                  {.name = "gemma3",
-                                   .architecture = kGemma3,
-                                   .tensors = kGemmaTensors,
-                                   .keys = kGemma3Keys,
-                                   .act = geglu,
-                                   .no_bias = true,
-                                   .windows = true,
-                                   .refuse_more = gguf_engine::refuse_gemma3,
-                                   .complete = gguf_engine::complete_gemma3},
-                                  {.name = "olmo2",
-                                   .architecture = kOlmo2,
-                                   .tensors = kOlmo2Tensors,
-                                   .keys = kLlamaKeys,
-                                   .act = swiglu,
-                                   .no_bias = true},
-                                  {.name = "smollm3",
-                                   .architecture = kSmolLm3,
-                                   .tensors = kLlamaTensors,
-                                   .keys = kLlamaKeys,
-                                   .act = swiglu,
-                                   .no_bias = true,
-                                   .refuse_more = gguf_engine::refuse_smollm3},
-                                  {.name = "gptneox",
-                                   .architecture = kGptNeox,
-                                   .tensors = kNeoxTensors,
-                                   .keys = kNeoxKeys,
-                                   .act = Activation::kGeluTanh,
-                                   .or_act = Activation::kGelu,
-                                   .complete = gguf_engine::complete_neox},
-                                  {.name = "gpt2",
-                                   .architecture = kGpt2,
-                                   .tensors = kGpt2Tensors,
-                                   .keys = kGpt2Keys,
-                                   .act = Activation::kGeluTanh,
-                                   .rotates = false}};
+  static const GgufClass all[] = {
+      {.name = "llama",
+       .architecture = kLlama,
+       .tensors = kLlamaTensors,
+       .keys = gguf_keys::kLlama,
+       .act = swiglu,
+       .no_bias = true,
+       .scalings = {RopeScalingType::kLinear, RopeScalingType::kYarn, RopeScalingType::kLlama3,
+                    RopeScalingType::kLongrope}},
+      {.name = "qwen2",
+       .architecture = kQwen2,
+       .tensors = kQwenTensors,
+       .keys = gguf_keys::kLlama,
+       .act = swiglu},
+      {.name = "qwen3",
+       .architecture = kQwen3,
+       .tensors = kQwenTensors,
+       .keys = gguf_keys::kLlama,
+       .act = swiglu,
+       .no_bias = true},
+      {.name = "gemma",
+       .architecture = kGemma,
+       .tensors = kGemmaTensors,
+       .keys = gguf_keys::kLlama,
+       .act = geglu,
+       .no_bias = true,
+       .refuse_more = gguf_engine::refuse_gemma},
+      {.name = "gemma2",
+       .architecture = kGemma2,
+       .tensors = kGemmaTensors,
+       .keys = gguf_keys::kGemma2,
+       .act = geglu,
+       .no_bias = true,
+       .windows = true,
+       .refuse_more = gguf_engine::refuse_gemma2,
+       .complete = gguf_engine::complete_gemma2},
+      {.name = "gemma3",
+       .architecture = kGemma3,
+       .tensors = kGemmaTensors,
+       .keys = gguf_keys::kGemma3,
+       .act = geglu,
+       .no_bias = true,
+       .windows = true,
+       .scalings = {RopeScalingType::kLinear},
+       .refuse_more = gguf_engine::refuse_gemma3,
+       .complete = gguf_engine::complete_gemma3},
+      {.name = "olmo2",
+       .architecture = kOlmo2,
+       .tensors = kOlmo2Tensors,
+       .keys = gguf_keys::kLlama,
+       .act = swiglu,
+       .no_bias = true},
+      {.name = "smollm3",
+       .architecture = kSmolLm3,
+       .tensors = kLlamaTensors,
+       .keys = gguf_keys::kLlama,
+       .act = swiglu,
+       .no_bias = true,
+       .refuse_more = gguf_engine::refuse_smollm3},
+      {.name = "gptneox",
+       .architecture = kGptNeox,
+       .tensors = kNeoxTensors,
+       .keys = gguf_keys::kNeox,
+       .act = Activation::kGeluTanh,
+       .or_act = Activation::kGelu,
+       .complete = gguf_engine::complete_neox},
+      {.name = "phi2",
+       .architecture = kPhi,
+       .tensors = kPhi2Tensors,
+       .keys = gguf_keys::kPhi2,
+       .act = Activation::kGeluTanh,
+       .complete = gguf_engine::complete_rotary_share},
+      {.name = "phi3",
+       .architecture = kPhi3,
+       .tensors = kPhi3Tensors,
+       .keys = gguf_keys::kPhi3,
+       .act = swiglu,
+       .no_bias = true,
+       .scalings = {RopeScalingType::kLongrope},
+       .longrope_by_tensors = true,
+       .unused = {"attention.sliding_window"},
+       .complete = gguf_engine::complete_rotary_share},
+      {.name = "command-r",
+       .architecture = kCohere,
+       .tensors = kCohereTensors,
+       .keys = gguf_keys::kCommandR,
+       .act = swiglu,
+       .no_bias = true,
+       .refuse_more = gguf_engine::refuse_command_r},
+      {.name = "cohere2",
+       .architecture = kCohere2,
+       .tensors = kCohereTensors,
+       .keys = gguf_keys::kCohere2,
+       .act = swiglu,
+       .no_bias = true,
+       .windows = true,
+       .refuse_more = gguf_engine::refuse_cohere2},
+      {.name = "gpt2",
+       .architecture = kGpt2,
+       .tensors = kGpt2Tensors,
+       .keys = gguf_keys::kGpt2,
+       .act = Activation::kGeluTanh,
+       .scalings = {}}};
   return all;
 }
 

@@ -33,15 +33,19 @@ struct GgufClass {
   std::span<const GgufKey> keys;
   HiddenAct act;
   bool no_bias = false;  ///< their engine reads none of attention, though the class may have one
-  bool rotates = true;
-  bool windows = false;                  ///< it has some, as refuse_more() says
+  bool windows = false;  ///< it has some, as refuse_more() says
   std::optional<HiddenAct> or_act = {};  ///< another activation, which they compute as `act`
+  /// Types of rope scaling that their engine computes; none: it does not rotate.
+  std::vector<RopeScalingType> scalings = {RopeScalingType::kLinear, RopeScalingType::kYarn};
+  bool longrope_by_tensors = false;      ///< whatever rope.scaling.type says
+  std::vector<const char*> unused = {};  ///< keys that their engine reads without an effect
   /// What their engine has fixed beside the tables; may be null.
   void (*refuse_more)(const Config& config, std::vector<std::string>& reasons) = nullptr;
   /// Adds to a config.json what follows from other keys over there; may be null.
   void (*complete)(const GgufFile& file, Json& config) = nullptr;
 
   std::string full_key(const char* key) const { return concat(name, '.', key); }
+  bool rotates() const { return !scalings.empty(); }
 };
 
 std::span<const GgufClass> gguf_classes();
@@ -50,8 +54,5 @@ const GgufClass* find_gguf_class(const std::string& name);
 
 /// The class with the tensors of its GGUF files.
 Architecture gguf_architecture(const GgufClass& one);
-
-/// Factors by which the frequencies of a head are divided (Llama 3), where a file has them.
-inline constexpr const char* kGgufRopeFactors = "rope_freqs.weight";
 
 }  // namespace tapestry::interop

@@ -44,17 +44,28 @@ void refuse_untied(const ModelOptions& o, Reasons& reasons) {
   if (!o.tie_word_embeddings) reasons.emplace_back("model.tie_word_embeddings: false");
 }
 
-// Layer i of `period` has a window unless it is the last of them.
-void refuse_pattern(int64_t period, const ModelOptions& o, Reasons& reasons) {
+// Layer i of `period` is `usual` unless it is the last of them.
+void refuse_pattern(int64_t period, LayerType usual, LayerType last, const ModelOptions& o,
+                    Reasons& reasons) {
   const std::vector<LayerType> layers = all_layers(o);
   for (size_t i = 0; i < layers.size(); ++i) {
-    const bool full = static_cast<int64_t>(i) % period == period - 1;
-    if (layers[i] == (full ? LayerType::kFull : LayerType::kWindow)) continue;
+    const bool is_last = static_cast<int64_t>(i) % period == period - 1;
+    if (layers[i] == (is_last ? last : usual)) continue;
     reasons.push_back(concat("model.layer_types: layer ", i, " is ", name_of(layers[i]),
-                             ", their program has a window in all layers but every ", period,
-                             "th"));
+                             ", their program has ", name_of(usual), ", and ", name_of(last),
+                             " in every ", period, "th layer"));
     return;
   }
+}
+
+// The share of a head that rotates; 0 if the file does not say it, which is the import's to tell.
+double rotary_share(const GgufFile& file, const Json& config) {
+  const auto rotated =
+      file.integer(file.text("general.architecture").value_or("") + ".rope.dimension_count");
+  const auto width = config.value("hidden_size", int64_t{0});
+  const auto heads = config.value("num_attention_heads", int64_t{0});
+  if (!rotated || heads < 1 || width < heads) return 0;
+  return static_cast<double>(*rotated) / static_cast<double>(width / heads);
 }
 
 }  // namespace
@@ -64,7 +75,7 @@ void refuse_gemma(const Config& config, Reasons& reasons) { refuse_untied(config
 void refuse_gemma2(const Config& config, Reasons& reasons) {
   const ModelOptions& o = config.model;
   refuse_untied(o, reasons);
-  refuse_pattern(2, o, reasons);
+  refuse_pattern(2, LayerType::kWindow, LayerType::kFull, o, reasons);
   refuse_scale(kGemma2Scale, o, reasons);
   if (o.attention_softcap == 0) reasons.emplace_back("model.attention_softcap: 0");
   if (o.logit_softcap == 0) reasons.emplace_back("model.logit_softcap: 0");
@@ -79,7 +90,10 @@ void refuse_gemma3(const Config& config, Reasons& reasons) {
     reasons.push_back(concat("model.attention_softcap: ", o.attention_softcap));
   }
   if (o.attention_window == 0) return;
-  refuse_pattern(6, o, reasons);
+  refuse_pattern(6, LayerType::kWindow, LayerType::kFull, o, reasons);
+  if (o.window_rope_theta == 0 && o.rope_scaling.type != RopeScalingType::kNone) {
+    reasons.emplace_back("model.rope_scaling of layers with a window");
+  }
   const double theta = o.window_rope_theta > 0 ? o.window_rope_theta : o.rope_theta;
   if (theta != kWindowTheta) reasons.push_back(concat("model.window_rope_theta: ", theta));
 }
@@ -95,23 +109,33 @@ void complete_gemma3(const GgufFile&, Json& config) {
 }
 
 void refuse_smollm3(const Config& config, Reasons& reasons) {
-  constexpr size_t kStep = 4;  // fixed over there
-  const std::vector<LayerType> layers = all_layers(config.model);
-  for (size_t i = 0; i < layers.size(); ++i) {
-    if ((layers[i] == LayerType::kNope) == (i % kStep == kStep - 1)) continue;
-    reasons.push_back(concat("model.layer_types.", i, ": ", name_of(layers[i]),
-                             ", their program has every fourth layer nope"));
-    return;
-  }
+  refuse_pattern(4, LayerType::kFull, LayerType::kNope, config.model, reasons);
+}
+
+void refuse_command_r(const Config& config, Reasons& reasons) {
+  constexpr int64_t kLayersWithNorms = 64;  // from so many on heads are normed over there
+  refuse_untied(config.model, reasons);
+  if (config.model.num_hidden_layers < kLayersWithNorms) return;
+  reasons.push_back(concat("model.num_hidden_layers: ", config.model.num_hidden_layers,
+                           ", their program norms the heads of ", kLayersWithNorms,
+                           " layers and more"));
+}
+
+void refuse_cohere2(const Config& config, Reasons& reasons) {
+  refuse_untied(config.model, reasons);
+  refuse_pattern(4, LayerType::kWindow, LayerType::kNope, config.model, reasons);
 }
 
 void complete_neox(const GgufFile& file, Json& config) {
-  const auto rotated = file.integer("gptneox.rope.dimension_count");
-  const auto width = config.value("hidden_size", int64_t{0});
-  const auto heads = config.value("num_attention_heads", int64_t{0});
-  if (!rotated || heads < 1 || width < heads) return;  // the import says so
-  config["rotary_pct"] = static_cast<double>(*rotated) / static_cast<double>(width / heads);
+  const double share = rotary_share(file, config);
+  if (share == 0) return;
+  config["rotary_pct"] = share;
   config["rotary_emb_base"] = config.value("rope_theta", 10000.0);
+}
+
+void complete_rotary_share(const GgufFile& file, Json& config) {
+  const double share = rotary_share(file, config);
+  if (share > 0) config["partial_rotary_factor"] = share;
 }
 
 }  // namespace tapestry::interop::gguf_engine

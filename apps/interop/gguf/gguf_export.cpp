@@ -4,10 +4,13 @@
 #include <bit>
 #include <optional>
 
+#include "apps/checkpoint/file_names.h"
+#include "apps/checkpoint/origin.h"
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/gguf/gguf_classes.h"
 #include "apps/interop/gguf/gguf_file.h"
+#include "apps/interop/gguf/gguf_keys.h"
 #include "apps/interop/gguf/gguf_rope.h"
 #include "apps/interop/gguf/gguf_vocabulary.h"
 #include "apps/interop/huggingface_tokenizer.h"
@@ -122,6 +125,7 @@ void add_general(const ModelFiles& model, const DtypeRow& dtype, Pairs& pairs) {
   Json came = {{"general.name", "Tapestry"}};
   if (file != model.tokenizers.came_with.end()) came = Json::parse(file->second);
   for (const auto& [key, value] : came.items()) {
+    if (key == kGgufClassKey) continue;
     if (value.is_array()) {
       pairs.texts(key, value.get<std::vector<std::string>>());
     } else if (value.is_number()) {
@@ -134,8 +138,9 @@ void add_general(const ModelFiles& model, const DtypeRow& dtype, Pairs& pairs) {
   if (dtype.type.numbers > 1) pairs.number("general.quantization_version", kQuantizationVersion);
 }
 
-void add_model(const GgufClass& one, const ModelFacts& facts, Pairs& pairs) {
-  for (const GgufKey& row : one.keys) {
+void add_keys(const GgufClass& one, std::span<const GgufKey> rows, const ModelFacts& facts,
+              Pairs& pairs) {
+  for (const GgufKey& row : rows) {
     const std::optional<double> value = row.value(facts);
     if (!value) continue;
     if (row.kind == GgufKey::kInteger) {
@@ -146,11 +151,14 @@ void add_model(const GgufClass& one, const ModelFacts& facts, Pairs& pairs) {
       pairs.real(one.full_key(row.key), *value);
     }
   }
-  const RopeScaling& scaling = facts.config.model.rope_scaling;
-  if (one.rotates && scaling.type == RopeScalingType::kLinear) {
-    pairs.text(one.full_key("rope.scaling.type"), "linear");
-    pairs.real(one.full_key("rope.scaling.factor"), scaling.factor);
-  }
+}
+
+void add_model(const GgufClass& one, const ModelFacts& facts, Pairs& pairs) {
+  add_keys(one, one.keys, facts, pairs);
+  const char* const type = gguf_rope_type(facts.config.model.rope_scaling);
+  if (!one.rotates() || type == nullptr) return;
+  pairs.text(one.full_key("rope.scaling.type"), type);
+  add_keys(one, gguf_keys::kRopeScaling, facts, pairs);
 }
 
 void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
@@ -189,14 +197,6 @@ void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
   }
   const std::string chat = chat_template_of(model.tokenizers);
   if (!chat.empty()) pairs.text("tokenizer.chat_template", chat);
-}
-
-// The factors by which each frequency of a head is divided, if they are not all equal.
-void add_rope_factors(const ModelOptions& options, std::vector<TensorToWrite>& tensors) {
-  if (options.rope_scaling.type != RopeScalingType::kLlama3) return;
-  const std::vector<float> factors = gguf_rope_factors(options);
-  const auto count = static_cast<int64_t>(factors.size());
-  tensors.emplace_back(kGgufRopeFactors, Tensor::from(factors, {count}));
 }
 
 uint64_t aligned(uint64_t bytes) {
@@ -261,16 +261,12 @@ Reasons reasons_against(const GgufClass& one, const ModelFiles& model) {
     reasons.push_back(concat(o.bias ? "model.bias: true" : "model.attention_bias",
                              " has no place in ", one.architecture.name));
   }
-  // Their engine looks for windows in few classes.
-  if (o.attention_window > 0 && !one.windows) {
+  // Their engine looks for windows in few classes. One of all positions has no effect.
+  if (o.attention_window > 0 && o.attention_window < o.max_position_embeddings && !one.windows) {
     reasons.push_back(concat("model.attention_window: ", o.attention_window));
   }
   if (one.refuse_more != nullptr) one.refuse_more(config, reasons);
-  const RopeScalingType scaling = o.rope_scaling.type;
-  if (one.rotates && scaling != RopeScalingType::kNone && scaling != RopeScalingType::kLinear &&
-      scaling != RopeScalingType::kLlama3) {
-    reasons.push_back(concat("model.rope_scaling.type: ", name_of(scaling)));
-  }
+  refuse_gguf_rope(one, o, reasons);
   if (o.hidden_act != one.act && o.hidden_act != one.or_act.value_or(one.act)) {
     reasons.push_back(
         concat("model.hidden_act: ", name_of(o.hidden_act), " is not ", name_of(one.act)));
@@ -278,11 +274,23 @@ Reasons reasons_against(const GgufClass& one, const ModelFiles& model) {
   return reasons;
 }
 
-/// The class that has a place for all of the model. Throws Error(kConfig) with the reasons of the
-/// one that is nearest.
+bool came_as(const GgufClass& one, const ModelFiles& model) {
+  const auto says = [&](const char* file, const char* key, const char* name) {
+    const Json object = object_of_origin(model.tokenizers, file);
+    return !object.is_null() && object.value(key, Json()) == name;
+  };
+  return says(kGgufGeneralFile, kGgufClassKey, one.name) ||
+         says(kConfigFile, "model_type", one.architecture.name);
+}
+
+/// The class that the model came as, or the first that has a place for all of it. Throws
+/// Error(kConfig) with the reasons of the one that is nearest.
 const GgufClass& fitting_class(const ModelFiles& model) {
-  for (const GgufClass& one : gguf_classes()) {
-    if (reasons_against(one, model).empty()) return one;
+  for (const bool same : {true, false}) {
+    for (const GgufClass& one : gguf_classes()) {
+      if (same && !came_as(one, model)) continue;
+      if (reasons_against(one, model).empty()) return one;
+    }
   }
   // First by what its class has no place for, then by what their engine has fixed.
   const auto distance = [&](const GgufClass& one) {
@@ -302,7 +310,7 @@ std::vector<TensorToWrite> tensors_of(const ModelFiles& model, const GgufClass& 
   if (folds_scale(one.architecture, model.config)) fold_scale(model.config, table);
   std::vector<TensorToWrite> tensors =
       converted_tensors(model, table, layout_of(facts), DType::kFloat32);
-  add_rope_factors(model.config.model, tensors);
+  add_gguf_rope_tensors(model.config.model, tensors);
   return tensors;
 }
 
@@ -355,7 +363,7 @@ CheckpointContent gguf_files(const ModelFiles& model, const std::string& dtype) 
   const DtypeRow& row = dtype_row(dtype);
   const ModelFacts facts = exported_facts(found.architecture, model);
   Pairs pairs;
-  pairs.text("general.architecture", found.name);
+  pairs.text(kGgufClassKey, found.name);
   add_general(model, row, pairs);
   add_model(found, facts, pairs);
   add_vocabulary(model, pairs);

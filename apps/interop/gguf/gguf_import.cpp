@@ -32,13 +32,8 @@ constexpr NeutralKey kNeutral[] = {
     // Queries and keys in the order of Llama's own files, as in all of this class.
     {"tensor_data_layout", "'Meta AI original pth'"},
 };
-// Keys that read_scaling() reads, or that have an effect only with types that it refuses.
-constexpr const char* kRopeKeys[] = {"rope.scaling.type", "rope.scaling.factor",
-                                     "rope.scale_linear", "rope.scaling.original_context_length",
-                                     "rope.scaling.finetuned"};
-
 const GgufClass& class_of(const GgufFile& file) {
-  const std::string name = file.text("general.architecture").value_or("");
+  const std::string name = file.text(kGgufClassKey).value_or("");
   if (const GgufClass* const found = find_gguf_class(name)) return *found;
   std::vector<std::string> known;
   for (const GgufClass& one : gguf_classes()) known.emplace_back(one.name);
@@ -52,36 +47,6 @@ std::string their_key(const Architecture& architecture, const char* means) {
     if (std::string_view(row.ours) == means) return row.theirs;
   }
   return means;
-}
-
-// Without a type a factor means linear, as for their engine.
-void read_scaling(const GgufFile& file, const GgufClass& one, Json& config, Reasons& reasons) {
-  const std::string type_key = one.full_key("rope.scaling.type");
-  const std::string type = file.text(type_key).value_or("linear");
-  double factor = file.real(one.full_key("rope.scaling.factor"))
-                      .value_or(file.real(one.full_key("rope.scale_linear")).value_or(0));
-  if (factor == 0) factor = 1;
-  if (type == "linear") {
-    if (factor != 1) config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
-  } else if (type != "none") {
-    reasons.push_back(concat(type_key, " is '", type, "', expected none or linear"));
-  }
-  const GgufTensor* const stored = file.find(kGgufRopeFactors);
-  if (stored == nullptr) return;
-  const std::vector<float> factors = file.read(*stored).to_vector<float>();
-  if (std::ranges::all_of(factors, [](float value) { return value == 1; })) return;
-  const auto scaling = gguf_rope_scaling(factors, config.value("rope_theta", 10000.0));
-  if (!scaling || config.contains("rope_scaling")) {
-    reasons.push_back(concat(kGgufRopeFactors, " holds factors of frequencies ",
-                             scaling ? "beside rope.scaling" : "that no rope_scaling here has"));
-    return;
-  }
-  config["rope_scaling"] = {
-      {"rope_type", "llama3"},
-      {"factor", scaling->factor},
-      {"low_freq_factor", scaling->low_freq_factor},
-      {"high_freq_factor", scaling->high_freq_factor},
-      {"original_max_position_embeddings", scaling->original_max_position_embeddings}};
 }
 
 // The config.json that a folder of the model would have.
@@ -107,12 +72,12 @@ Json config_of(const GgufFile& file, const GgufClass& one, Reasons& reasons) {
     }
   }
   // Where their engine has another default than the class.
-  if (one.rotates) {
+  if (one.rotates()) {
     const char* const groups = "num_key_value_heads";
     if (!config.contains(groups)) config[groups] = config.value("num_attention_heads", Json());
     if (!config.contains("head_dim")) config["head_dim"] = nullptr;
     if (!config.contains("rope_theta")) config["rope_theta"] = 10000.0;
-    read_scaling(file, one, config, reasons);
+    read_gguf_rope(file, one, config, reasons);
   }
   if (one.complete != nullptr) one.complete(file, config);
   const GgufTensor* const table = file.find("token_embd.weight");
@@ -147,11 +112,14 @@ void check_keys(const GgufFile& file, const GgufClass& one, Reasons& reasons, Re
     }
     const bool known =
         std::ranges::any_of(one.keys, [&](const GgufKey& row) { return is(row.key); }) ||
-        (one.rotates && std::ranges::any_of(kRopeKeys, is));
+        (one.rotates() && is_gguf_rope_key(key.substr(prefix.size())));
     const auto* const neutral =
         std::ranges::find_if(kNeutral, [&](const NeutralKey& row) { return is(row.key); });
     const bool off = neutral != std::end(kNeutral) && file.shown(key) == neutral->value;
-    if (!known && !off) {
+    if (known || off) continue;
+    if (std::ranges::any_of(one.unused, is)) {
+      notes.push_back(concat(key, " is ", file.shown(key), ", which their program does not use."));
+    } else {
       reasons.push_back(concat(key, " is ", file.shown(key), ", Tapestry has ",
                                neutral == std::end(kNeutral) ? "no place for it" : neutral->value));
     }
@@ -183,8 +151,8 @@ Json general_of(const GgufFile& file, Reasons& notes) {
   Json general = Json::object();
   std::vector<std::string> lost;
   for (const std::string& key : file.keys()) {
-    const bool read = key == "general.architecture" || key == "general.file_type" ||
-                      key == "general.quantization_version" || key == "general.alignment";
+    const bool read = key == "general.file_type" || key == "general.quantization_version" ||
+                      key == "general.alignment";
     if (!key.starts_with("general.") || read) continue;
     if (file.is_text(key)) {
       general[key] = *file.text(key);
@@ -212,7 +180,7 @@ ImportedModel import_model_of(const GgufFile& file) {
   std::vector<TensorToWrite> tensors;
   std::vector<std::string> names;
   for (const GgufTensor& tensor : file.tensors()) {
-    if (tensor.name == kGgufRopeFactors) continue;
+    if (is_gguf_rope_tensor(tensor.name)) continue;
     names.push_back(tensor.name);
     tensors.emplace_back(tensor.name, tensor.shape, DType::kFloat32,
                          [file, tensor] { return file.read(tensor); });

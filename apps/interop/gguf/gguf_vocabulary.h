@@ -14,6 +14,7 @@ namespace tapestry::interop {
 /// Among the files that a model came with: {key: text, list of texts, or number} of the pairs of
 /// its GGUF file that describe the model and change nothing.
 constexpr const char* kGgufGeneralFile = "gguf_general.json";
+constexpr const char* kGgufClassKey = "general.architecture";
 
 /// The kinds of tokens.
 struct GgufPiece {
