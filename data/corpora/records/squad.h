@@ -28,9 +28,11 @@ struct Question {
 /// Reads the questions of a `squad` (one JSON document: data, paragraphs, qas) or a `jsonl` (each
 /// line with context, question, answer and answer_start, which counts Unicode characters; in a
 /// jsonl or parquet also with lists of them in `answers`, whose first one is learnt; or with
-/// is_impossible: true, or without answer, as in an input). Blank questions and contexts and
-/// answers that do not stand at their place are dropped and counted. Throws Error(kData) naming the
-/// place of what is missing or of another kind.
+/// is_impossible: true, or without answer, as in an input). Blank questions and contexts are
+/// dropped and counted, and as malformed answers that do not stand at their place, `answers` of
+/// another kind or without one of the lists, and a record that has instead of answers only a name
+/// like theirs ("anwsers"). Throws Error(kData) naming the place of what is missing or of another
+/// kind.
 std::vector<Question> read_questions(const CorpusSpec& spec, FilterCounts& counts);
 
 /// Their texts, for a tokenizer.
