@@ -193,11 +193,11 @@ TEST(OtherFormats, RefuseWhatTheyCannotCompute) {
         Case{"gemma2", "model.attention_scale", "attention_softcap: 1.5"},
         Case{"gemma3", "layer 1 is full", "layer_types.0: window"},
         Case{"olmo2", nullptr, "qk_norm: projection"},
-        Case{"smollm3", "layer_types.1: nope", "layer_types.1: nope"},
+        Case{"smollm3", "layer 1 is nope", "layer_types.1: nope"},
         Case{"gpt_neox", nullptr, "parallel_residual: true"}, Case{"opt", "model.", nullptr},
         Case{"qwen2_windows", "attention_window: 3", "attention_window: 3"},
         Case{"qwen3", nullptr, nullptr},
-        Case{"llama_yarn", "rope_scaling.type: yarn", "rope_scaling"},
+        Case{"llama_yarn", "rope_scaling.beta_fast: 2", "rope_scaling"},
         Case{"gptj", "model.", "shared_norm: true"},
         Case{"t5", "model.type: encoder_decoder", nullptr},
         Case{"m2m_100", "model.type: encoder_decoder", nullptr}}) {
