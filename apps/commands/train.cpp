@@ -6,6 +6,8 @@
 #include "apps/commands/options.h"
 #include "apps/commands/pages/report.h"
 #include "apps/config/reference.h"
+#include "apps/run/launch/launcher.h"
+#include "apps/run/pretrained.h"
 #include "apps/run/start_training.h"
 #include "apps/run/trainer/trainer.h"
 #include "apps/run/updates.h"
@@ -17,6 +19,7 @@ namespace {
 struct TrainArguments : ConfigArguments {
   std::string resume = "auto";  ///< auto | never | path of a checkpoint
   int64_t stop_at = kNoStop;
+  int64_t ranks = 0;  ///< 0: this process is one
 };
 
 // A report that cannot be written must not change how a training ends.
@@ -32,7 +35,19 @@ void tell_report(const RunFolder* folder, RunLog& log) {
   }
 }
 
+int launch(const TrainArguments& arguments) {
+  const auto words = [&](const std::string& resume) {
+    std::vector<std::string> all = {"train", arguments.config, "--resume", resume};
+    if (arguments.stop_at != kNoStop) all.push_back(concat("--stop-at=", arguments.stop_at));
+    all.insert(all.end(), arguments.overrides.begin(), arguments.overrides.end());
+    return all;
+  };
+  return launch_ranks(load_run_config(arguments.config, arguments.overrides),
+                      {arguments.ranks, arguments.resume, words});
+}
+
 int run_train(const TrainArguments& arguments, Program& program) {
+  if (arguments.ranks > 0) return launch(arguments);
   Ranks& ranks = program.ranks;
   StartedTraining start = start_training(
       ranks,
@@ -60,6 +75,10 @@ void add_train(CLI::App& app, TrainArguments& arguments, Program& program) {
                  "saves and ends after this update; a later start goes on with the same bits")
       ->type_name("UPDATE")
       ->check(number<int64_t>(at_least(1)));
+  app.add_option("--ranks", arguments.ranks,
+                 "starts this number of ranks on this machine, which train together (over Open "
+                 "MPI's mpirun); see distributed.on_failure")
+      ->check(number<int64_t>(between(1, 4096)));
   app.add_flag_callback(
       "--help-keys",
       [&program] {

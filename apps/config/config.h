@@ -131,6 +131,9 @@ struct AnswerOptions {
   bool no_answer = false;          ///< a context may have no answer
 };
 
+/// What follows the loss of a rank: the end of all, or a start of fewer from the last checkpoint.
+enum class OnFailure { kStop, kShrink };
+
 /// Options of several ranks that train together. They do not change the update.
 struct DistributedOptions {
   static constexpr const char* kEngines[] = {"auto", "none", "mpi"};
@@ -141,6 +144,7 @@ struct DistributedOptions {
   double bucket_mb = 8;
   DeviceSums sum = DeviceSums::kTree;
   double timeout_seconds = 60;  ///< a rank that is silent for so long is dead
+  OnFailure on_failure = OnFailure::kStop;
 };
 
 struct Config {

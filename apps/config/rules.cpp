@@ -222,6 +222,16 @@ void check_distributed(Rules& rules, const Config& config) {
                   '.');
     report.expect(parts <= 1 || !config.cuda_graphs, "parts",
                   "of more than 1 do not go with cuda_graphs, got ", parts, '.');
+    if (config.distributed.on_failure != OnFailure::kShrink) return;
+    report.expect(parts > 0, "on_failure",
+                  "shrink needs distributed.parts of 1 or more, by which fewer ranks have the same "
+                  "bits, got ",
+                  parts, '.');
+    report.expect(config.distributed.engine != "none", "on_failure",
+                  "shrink is for ranks that train together, got distributed.engine: none.");
+    report.expect(config.distributed.sum != DeviceSums::kNccl, "on_failure",
+                  "shrink does not go with distributed.sum: nccl, which has other bits for another "
+                  "number of ranks.");
   });
 }
 

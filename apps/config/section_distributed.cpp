@@ -31,6 +31,12 @@ void bind_distributed(ConfigSection& s, Config& config) {
   s.read("timeout_seconds", options.timeout_seconds,
          "A rank that is silent for so long is dead, and the others stop.",
          between(5, kMostSeconds));
+  s.read_choice("on_failure", options.on_failure,
+                {{"stop", OnFailure::kStop}, {"shrink", OnFailure::kShrink}},
+                "What follows if a rank dies, is silent or runs out of memory. stop: all end. "
+                "shrink: a training of tapestry train --ranks goes on by itself from its newest "
+                "checkpoint, on as many of the other ranks as can share the parts, with the same "
+                "bits; a second loss before the next checkpoint ends it.");
 }
 
 }  // namespace tapestry

@@ -6,6 +6,7 @@
 
 #include "apps/checkpoint/bytes.h"
 #include "apps/run/kernel_probe.h"
+#include "apps/run/launch/launcher.h"
 #include "apps/run/pretrained.h"
 #include "core/base/text.h"
 #include "core/cpu/portable_bits.h"
@@ -32,6 +33,7 @@ Config join_ranks(Ranks& ranks, const ConfigSource& file, const std::vector<std:
   std::exception_ptr wrong;
   try {
     config = load_run_config(file, overrides);
+    expect_restarts(config->distributed);
   } catch (const Error&) {
     wrong = std::current_exception();
   }

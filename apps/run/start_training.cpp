@@ -4,6 +4,7 @@
 
 #include "apps/config/reference.h"
 #include "apps/interop/gguf/gguf_file.h"
+#include "apps/run/launch/launcher.h"
 #include "apps/run/memory_plan.h"
 #include "apps/run/program_facts.h"
 #include "apps/run/signals.h"
@@ -155,6 +156,10 @@ void log_facts(const char* commit, Device device, const Ranks& ranks, int64_t st
   facts.emplace_back("device", device_name(device));
   facts.emplace_back("threads", std::to_string(num_threads()));
   if (!ranks.is_alone()) facts.emplace_back("ranks", ranks.summary());
+  if (const std::string story = story_of_launch(); !story.empty()) {
+    facts.emplace_back("launch", story);
+    log.warn(story);
+  }
   log.started(step, facts);
 }
 

@@ -307,6 +307,12 @@ inline TestPicture corner_picture(int corner, const PhiloxKey& key) {
   return picture;
 }
 
+inline bool can_start_ranks() {
+  const std::filesystem::path beside = std::filesystem::path(tapestry_binary()).parent_path();
+  return std::filesystem::exists(beside / "../lib/tapestry/libtapestry_mpi.so") &&
+         std::system("command -v mpirun >/dev/null") == 0;
+}
+
 /// A folder with the data and <task>.yaml of each experiment, in which the binary runs.
 class TinyRunFolder {
  public:
@@ -371,17 +377,24 @@ class TinyRunFolder {
   Outcome run(const std::string& arguments, const std::string& input = "") const {
     return run_shell("", arguments, input);
   }
-  /// The same on so many ranks, which mpirun starts; as root and in containers it wants to be told
-  /// that it may. Two starts at once race for the folder that all of a user's share: each has its
-  /// own.
+  /// The same on so many ranks, which mpirun starts.
   Outcome run_ranks(int ranks, const std::string& arguments) const {
     if (ranks == 1) return run(arguments);
-    return run_shell(concat("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-                            "OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS="
-                            "detect_leaks=0:allocator_may_return_null=1 "
-                            "OMPI_MCA_orte_tmpdir_base='",
-                            folder_.string(), "' mpirun -np ", ranks, " --oversubscribe"),
-                     arguments, "");
+    return run_shell(concat(mpi_variables(), "mpirun -np ", ranks, " --oversubscribe"), arguments,
+                     "");
+  }
+  /// As run(), by a shell that has these variables.
+  Outcome run_with(const std::string& variables, const std::string& arguments) const {
+    return run_shell(variables, arguments, "");
+  }
+  /// Variables for mpirun, which as root and in containers wants to be told that it may. Two starts
+  /// at once race for the folder that all of a user's share: each has its own.
+  std::string mpi_variables() const {
+    return concat(
+        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+        "OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS="
+        "detect_leaks=0:allocator_may_return_null=1 OMPI_MCA_orte_tmpdir_base='",
+        folder_.string(), "' ");
   }
   /// Its standard output; it must succeed.
   std::string output(const std::string& arguments, const std::string& input = "") const {

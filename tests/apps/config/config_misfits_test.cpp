@@ -25,6 +25,15 @@ TEST_P(TaskMisfitTest, IsRefusedInTheseWords) {
 }
 
 const Misfit kMisfits[] = {
+    {"FewerRanksOfOpenParts", "clm", "distributed={on_failure: shrink}",
+     "'distributed.on_failure' shrink needs distributed.parts of 1 or more, by which fewer ranks "
+     "have the same bits, got 0."},
+    {"FewerRanksOfNone", "clm", "distributed={on_failure: shrink, parts: 1, engine: none}",
+     "'distributed.on_failure' shrink is for ranks that train together, got distributed.engine: "
+     "none."},
+    {"FewerRanksOfNccl", "clm", "distributed={on_failure: shrink, parts: 1, sum: nccl}",
+     "'distributed.on_failure' shrink does not go with distributed.sum: nccl, which has other bits "
+     "for another number of ranks."},
     {"LengthOfSentencesWithBlocks", "clm", "data.max_length=64",
      "'data.max_length' has no effect with task: clm; see block_size, or rows: documents."},
     {"OverlongWithBlocks", "mlm", "data.overlong=drop",

@@ -10,12 +10,6 @@ namespace {
 
 using testing::HasSubstr;
 
-bool can_start_ranks() {
-  const std::filesystem::path beside = std::filesystem::path(tapestry_binary()).parent_path();
-  return std::filesystem::exists(beside / "../lib/tapestry/libtapestry_mpi.so") &&
-         std::system("command -v mpirun >/dev/null") == 0;
-}
-
 // Four micro-batches an update, each a part; matrices of several chunks, so that there are several
 // buckets. A validation in between and one at the end.
 const std::vector<std::string> kRun = {"training.gradient_accumulation_steps=4",

@@ -10,12 +10,6 @@ using testing::HasSubstr;
 using testing::Not;
 using Json = nlohmann::json;
 
-bool can_start_ranks() {
-  const std::filesystem::path beside = std::filesystem::path(tapestry_binary()).parent_path();
-  return std::filesystem::exists(beside / "../lib/tapestry/libtapestry_mpi.so") &&
-         std::system("command -v mpirun >/dev/null") == 0;
-}
-
 TEST(BenchRanks, MeasureTheLinkAndPredict) {
   if (!can_start_ranks()) GTEST_SKIP() << "no mpirun, or built without MPI";
   const TinyRunFolder folder{"bench_ranks"};
