@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "data/corpora/records/json_lines.h"
-#include "data/corpora/records/named_records.h"
 #include "data/corpora/records/record_files.h"
 
 namespace tapestry {
@@ -15,7 +14,7 @@ namespace tapestry {
 std::string json_problem(std::string_view line);
 
 /// Keeps only the requested fields; the rest of an object is skipped while it is parsed.
-class JsonlReader : public RecordReader, public NamedRecords {
+class JsonlReader : public RecordReader {
  public:
   JsonlReader(const RecordFile& file, std::unique_ptr<JsonLines> lines,
               const std::vector<RecordField>& fields);

@@ -120,6 +120,9 @@ class RecordReader {
   const std::string& place() const { return place_; }
   /// Columns of that record; of a tsv only as many as were looked at.
   int64_t columns() const { return columns_; }
+  /// The names of the fields of that record, or of the columns of its file; none of a table without
+  /// a header.
+  virtual std::vector<std::string> names() const = 0;
 
   /// "file:line: what is wrong", or only the place.
   std::string place_and_reason() const {

@@ -8,7 +8,6 @@
 
 #include "core/base/error.h"
 #include "core/base/nearest_name.h"
-#include "data/corpora/records/named_records.h"
 #include "data/corpora/records/records.h"
 #include "data/corpora/records/squad.h"
 #include "data/corpora/shards.h"
@@ -205,7 +204,7 @@ Record record_of(const RecordValues& values, const std::string& place) {
 // is meant to say it.
 void check_names(const RecordReader& reader, const std::vector<RecordField>& fields) {
   std::vector<std::string> all, others;
-  for (const std::string& name : dynamic_cast<const NamedRecords&>(reader).names()) {
+  for (const std::string& name : reader.names()) {
     const std::string top = name.substr(0, name.find('.'));
     if (std::ranges::find(all, top) != all.end()) continue;
     all.push_back(top);

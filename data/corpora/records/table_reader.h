@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "data/corpora/records/named_records.h"
 #include "data/corpora/records/record_files.h"
 #include "data/files/text.h"
 
@@ -13,7 +12,7 @@ namespace tapestry {
 /// What a line that a format cannot read may be instead: "; line 3 looks like CSV: use csv", or "".
 std::string advice_on_line(const std::string& line, int64_t number, const RecordFormat& format);
 
-class TableReader : public RecordReader, public NamedRecords {
+class TableReader : public RecordReader {
  public:
   TableReader(const RecordFile& file, const std::vector<RecordField>& fields)
       : file_(file), lines_(file.path), fields_(fields) {}
