@@ -14,19 +14,22 @@ namespace {
 struct TellingMember {
   const char* name;
   bool (*tells)(const Json& value);
+  bool of_learning;  // it has no effect on a talk that is answered
   const char* advice;
 };
 constexpr TellingMember kTelling[] = {
-    {"tool_calls", [](const Json& value) { return !value.is_null() && !value.empty(); }, ""},
-    {"weight", [](const Json& value) { return !value.is_null() && value != 1; },
+    {"tool_calls", [](const Json& value) { return !value.is_null() && !value.empty(); }, false, ""},
+    {"weight", [](const Json& value) { return !value.is_null() && value != 1; }, true,
      "; what is learnt is said by data.loss_on or the template's generation blocks"},
 };
 
 }  // namespace
 
-std::string lost_member(const ChatFormat& format, const Json& record, const std::string& messages) {
+std::string lost_member(const ChatFormat& format, const Json& record, const std::string& messages,
+                        bool learnt) {
   const Json& all = record.at(messages);
   for (const TellingMember& row : kTelling) {
+    if (row.of_learning && !learnt) continue;
     if (format.chat.source().find(row.name) != std::string::npos) continue;
     for (size_t i = 0; i < all.size(); ++i) {
       const auto found = all[i].find(row.name);

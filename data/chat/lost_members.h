@@ -8,8 +8,9 @@
 namespace tapestry {
 
 /// The first member of a message that tells something and that the template does not read: calls of
-/// tools, or a weight other than 1. "" if there is none. The record must be a talk.
+/// tools, or of a talk that is learnt a weight other than 1. "" if there is none. The record must
+/// be a talk.
 std::string lost_member(const ChatFormat& format, const nlohmann::ordered_json& record,
-                        const std::string& messages);
+                        const std::string& messages, bool learnt = true);
 
 }  // namespace tapestry

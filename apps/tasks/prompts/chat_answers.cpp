@@ -4,6 +4,7 @@
 
 #include "apps/tasks/prompts/talk_format.h"
 #include "core/base/error.h"
+#include "data/chat/lost_members.h"
 #include "data/corpora/records/chat_reader.h"
 #include "data/files/utf8.h"
 
@@ -18,6 +19,7 @@ std::string ChatAnswers::prompt(const std::string& record, const std::string& pl
   Json talk;
   std::string problem = parse_talk(record, talk);
   if (problem.empty()) problem = talk_problem(talk, messages, /*answered=*/false);
+  if (problem.empty()) problem = lost_member(format, talk, messages, /*learnt=*/false);
   if (problem.empty() && talk.at(messages).back().at("role") == "assistant") {
     problem = "the last message is the assistant's, so nothing is left to answer";
   }

@@ -69,6 +69,26 @@ TEST_F(ChatTest, AddsAnAnswerToTheMessages) {
 }
 
 // Each line is answered with all before it, as the same talk in a record is.
+// A call that the template does not write is not answered as if nobody had made it; a weight is for
+// learning.
+TEST_F(ChatTest, DoesNotLoseCallsOfTools) {
+  const auto talk = [](const char* member) {
+    return concat(R"({"messages": [{"role": "user", "content": "ba"}, {"role": "assistant", )",
+                  R"("content": "ce", )", member, R"(}, {"role": "user", "content": "di"}]})",
+                  "\n");
+  };
+  const auto outcome =
+      folder_->run("generate --model run --jsonl --max-new-tokens 2",
+                   talk(R"("weight": 0)") + talk(R"("tool_calls": [{"name": "f"}])"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::vector<std::string> lines = lines_of(outcome.out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(lines[0], "");
+  EXPECT_EQ(lines[1], "");
+  EXPECT_THAT(outcome.err, HasSubstr("line 2: message 2 of 'messages' has 'tool_calls', which the "
+                                     "chat template"));
+}
+
 TEST_F(ChatTest, KeepsTheHistoryOfATalk) {
   const auto outcome = folder_->run("generate --model run --chat --max-new-tokens 12",
                                     "ba ce di\n\nwhen\n/reset\nwhen\n");
