@@ -140,7 +140,7 @@ CarriedTensors carried_tensors(const Config& config) {
 
 ParamStore make_store(const Config& config, ModelUse use, ParamStore::Start start) {
   const Device device = parse_device(config.device);
-  if (config.portable_bits) choose_portable_bits();
+  if (config.portable_bits && device.is_cpu()) choose_portable_bits();
   const Numbers numbers = numbers_of(config, use, device);
   FrozenBase base;
   if (use == ModelUse::kTraining) {

@@ -29,9 +29,11 @@ RankJob job_of(const RankLaunch& launch, int64_t ranks, const std::string& resum
   RankJob job;
   if (ranks > 1) {
     job.command = {"mpirun", "-host", "localhost", "-np", std::to_string(ranks)};
-    // Any number of ranks on any cores.
+    // Any number of ranks on any cores, and in a container the user may be root, as here.
     job.defaults = {{"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-                    {"OMPI_MCA_hwloc_base_binding_policy", "none"}};
+                    {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+                    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   }
   job.command.push_back(std::filesystem::read_symlink("/proc/self/exe"));
   std::ranges::copy(launch.arguments(resume), std::back_inserter(job.command));
