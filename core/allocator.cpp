@@ -25,10 +25,6 @@
 namespace tapestry {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-constexpr int64_t kHugePage = int64_t{2} << 20;
-constexpr int64_t kPage = 4096;
-
 // Bytes of heap and pool together.
 std::atomic<int64_t> in_use = 0, peak = 0;
 
@@ -38,8 +34,6 @@ void count(int64_t bytes) {
   while (now > most && !peak.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
   }
 }
-
-int64_t rounded(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 void* take(int64_t block_bytes) {
   const int64_t alignment = block_bytes >= kHugePage ? kHugePage : kAlignment;
@@ -84,7 +78,7 @@ class Heap {
       if (start == MAP_FAILED) continue;
       const auto address = reinterpret_cast<uintptr_t>(start);
       const int64_t skipped =
-          rounded(static_cast<int64_t>(address), kHugePage) - static_cast<int64_t>(address);
+          rounded_up(static_cast<int64_t>(address), kHugePage) - static_cast<int64_t>(address);
       start_ = static_cast<char*>(start) + skipped;
       bytes_ = bytes - kHugePage;
       ranges_ = RangeHeap(bytes_);
@@ -111,13 +105,13 @@ class Heap {
       given_back_ = std::max<int64_t>(0, given_back_ - bytes);
     }
     ASAN_UNPOISON_MEMORY_REGION(block, bytes);
-    count(rounded(bytes, RangeHeap::kGrain));
+    count(rounded_up(bytes, RangeHeap::kGrain));
     return block;
   }
 
   void free(void* block, int64_t bytes) {
-    count(-rounded(bytes, RangeHeap::kGrain));
-    ASAN_POISON_MEMORY_REGION(block, rounded(bytes, RangeHeap::kGrain));
+    count(-rounded_up(bytes, RangeHeap::kGrain));
+    ASAN_POISON_MEMORY_REGION(block, rounded_up(bytes, RangeHeap::kGrain));
     std::lock_guard lock(mutex_);
     ranges_.give(static_cast<char*>(block) - start_, bytes);
   }
@@ -127,7 +121,7 @@ class Heap {
     given_back_ = 0;
     for (const auto& [begin, end] : ranges_.free_ranges()) {
       given_back_ += end - begin;
-      const int64_t first = rounded(begin, kPage), last = end / kPage * kPage;
+      const int64_t first = rounded_up(begin, kPage), last = end / kPage * kPage;
       if (first < last) madvise(start_ + first, static_cast<size_t>(last - first), MADV_DONTNEED);
     }
   }
@@ -150,7 +144,7 @@ class Heap {
 
   bool has_memory_up_to(int64_t top) {
     if (top <= memory_) return true;
-    const int64_t bytes = std::min(rounded(top, kHugePage), bytes_) - memory_;
+    const int64_t bytes = std::min(rounded_up(top, kHugePage), bytes_) - memory_;
     if (mprotect(start_ + memory_, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE) != 0) {
       return false;
     }

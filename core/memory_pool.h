@@ -9,6 +9,14 @@
 
 namespace tapestry {
 
+// Sizes of the system and of blocks, in bytes.
+inline constexpr int64_t kAlignment = 64, kPage = 4096, kHugePage = int64_t{2} << 20;
+
+/// `bytes` rounded up to a whole number of units.
+constexpr int64_t rounded_up(int64_t bytes, int64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
 struct MemoryStats {
   int64_t bytes_in_use = 0;    ///< allocated now, rounded up to size classes
   int64_t peak_bytes = 0;      ///< largest bytes_in_use since reset_peak()

@@ -18,8 +18,6 @@
 namespace tapestry {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-constexpr int64_t kPage = 4096, kHugePage = int64_t{2} << 20;
 constexpr int64_t kLeastMapped = int64_t{1} << 16;
 // Larger blocks share one range of addresses; what the host writes to them is lost.
 constexpr int64_t kLargestRealBlock = int64_t{1} << 20;
@@ -70,12 +68,10 @@ struct DryRun {
 
 bool is_of_heap(int64_t bytes) { return bytes > kMostPooledBytes && host_has_heap(); }
 
-int64_t rounded(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
-
 thread_local DryRun* dry_run = nullptr;
 
 // Zeros, which are valid ids and lengths. The system maps memory only for touched pages.
-void* take(int64_t block_bytes) {
+void* take_block(int64_t block_bytes) {
   const auto bytes = static_cast<size_t>(block_bytes);
   if (block_bytes > kLargestRealBlock) return dry_run->range.next();
   if (block_bytes >= kLeastMapped) {
@@ -88,7 +84,7 @@ void* take(int64_t block_bytes) {
   return std::memset(block, 0, bytes);
 }
 
-void give_back(void* block, int64_t block_bytes) {
+void give_block_back(void* block, int64_t block_bytes) {
   if (block_bytes > kLargestRealBlock) return;
   if (block_bytes < kLeastMapped) return std::free(block);
   munmap(block, static_cast<size_t>(block_bytes));
@@ -99,7 +95,7 @@ void note(void* block, int64_t bytes, int64_t block_bytes) {
   most = std::max(most, bytes);
   if (is_of_heap(bytes)) {
     dry_run->offsets[block] = dry_run->heap.take(bytes);
-    dry_run->in_use += rounded(bytes, RangeHeap::kGrain);
+    dry_run->in_use += rounded_up(bytes, RangeHeap::kGrain);
   } else {
     dry_run->in_use += block_bytes;
   }
@@ -120,7 +116,7 @@ void* take_on_device(int64_t) {
 
 ShapesOnly::ShapesOnly() {
   check(dry_run == nullptr, "plan", "a dry run cannot stand in another.");
-  dry_run = new DryRun({"dry run", take, give_back, note, forget},
+  dry_run = new DryRun({"dry run", take_block, give_block_back, note, forget},
                        {"dry run", take_on_device, [](void*, int64_t) {}, nullptr, nullptr});
 }
 
@@ -137,10 +133,10 @@ int64_t ShapesOnly::bytes_in_use() const { return dry_run->in_use + device_memor
 MemoryStats ShapesOnly::device_memory() const { return dry_run->device_pool.stats(); }
 
 int64_t ShapesOnly::resident_bytes() const {
-  int64_t total = rounded(dry_run->heap.top(), kHugePage);
+  int64_t total = rounded_up(dry_run->heap.top(), kHugePage);
   for (const auto& [block, bytes] : dry_run->touched) {
     if (is_of_heap(bytes)) continue;
-    total += bytes < kPage ? bytes : rounded(bytes, kPage);
+    total += bytes < kPage ? bytes : rounded_up(bytes, kPage);
   }
   return total;
 }
@@ -151,7 +147,7 @@ bool internal::free_shape(void* block, int64_t bytes) noexcept {
   if (dry_run == nullptr || !dry_run->touched.contains(block)) return false;
   if (const auto found = dry_run->offsets.find(block); found != dry_run->offsets.end()) {
     dry_run->heap.give(found->second, bytes);
-    dry_run->in_use -= rounded(bytes, RangeHeap::kGrain);
+    dry_run->in_use -= rounded_up(bytes, RangeHeap::kGrain);
     dry_run->pool.free(block, bytes);
     dry_run->offsets.erase(block);
     return true;

@@ -91,7 +91,7 @@ CTranslate2Variable real(double value) {
   return variable;
 }
 
-uint8_t number_of(StoredType type) {
+uint8_t number_of_type(StoredType type) {
   return type == StoredType::kF16 ? 4 : type == StoredType::kBF16 ? 5 : 0;
 }
 
@@ -202,7 +202,7 @@ CTranslate2Variables ctranslate2_variables(const ModelFiles& model, const std::s
     std::vector<TensorToWrite> one = {std::move(*variable.tensor)};
     store_as(dtype, one);
     variable.tensor = std::move(one.front());
-    variable.type = number_of(variable.tensor->stored);
+    variable.type = number_of_type(variable.tensor->stored);
   }
   return variables;
 }

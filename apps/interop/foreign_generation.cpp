@@ -50,14 +50,14 @@ bool has_type_of(const Json& value, const SearchRow& row) {
   return is_whole(row) ? value.is_number_integer() : value.is_number();
 }
 
-Json value_of(const Json& theirs, const char* key, const char* fallback) {
+Json stored_or(const Json& theirs, const char* key, const char* fallback) {
   const auto found = theirs.find(key);
   return found == theirs.end() || found->is_null() ? Json::parse(fallback) : *found;
 }
 
 // No search writes padding, so that a list of it forbids nothing (Marian's have one).
 void forget_padding(const Json& theirs, Json& words) {
-  const Json padding = Json::array({value_of(theirs, "pad_token_id", "null")});
+  const Json padding = Json::array({stored_or(theirs, "pad_token_id", "null")});
   words.erase(std::remove(words.begin(), words.end(), padding), words.end());
 }
 
@@ -83,7 +83,7 @@ Json read_generation(const std::string& folder, const Json& config) {
 Json our_generation(const Json& theirs, ModelType type, Reasons& notes) {
   Json ours = {{"length_penalty_type", "average"}};
   for (const SearchRow& row : kRows) {
-    Json value = value_of(theirs, row.key, row.fallback);
+    Json value = stored_or(theirs, row.key, row.fallback);
     if (!has_type_of(value, row)) {
       notes.push_back(concat(row.key, " is ", value.dump(), ", it becomes ", row.fallback, '.'));
       value = Json::parse(row.fallback);
@@ -91,14 +91,14 @@ Json our_generation(const Json& theirs, ModelType type, Reasons& notes) {
     ours[row.key] = value;
   }
   for (const SearchRow& row : kUnknown) {
-    Json value = value_of(theirs, row.key, row.fallback);
+    Json value = stored_or(theirs, row.key, row.fallback);
     if (std::string_view(row.key) == "bad_words_ids" && value.is_array())
       forget_padding(theirs, value);
     const bool off = value == Json::parse(row.fallback) || (value.is_array() && value.empty());
     if (off) continue;
     notes.push_back(concat(row.key, " is ", value.dump(), ", which searches here do not know."));
   }
-  const Json stopping = value_of(theirs, "early_stopping", "false");
+  const Json stopping = stored_or(theirs, "early_stopping", "false");
   ours["early_stopping"] = stopping == "never" ? "never" : stopping == true ? "true" : "false";
   if (ours["temperature"] <= 0) {  // greedy, as others write it
     ours["do_sample"] = false;
@@ -118,8 +118,8 @@ Json our_generation(const Json& theirs, ModelType type, Reasons& notes) {
   keep_above("top_k", 0, 0);
   // Their limits count the decoder's first token. A causal model's would count the prompt.
   if (type == ModelType::kEncoderDecoder) {
-    const Json longest = value_of(theirs, "max_length", "0"),
-               shortest = value_of(theirs, "min_length", "0");
+    const Json longest = stored_or(theirs, "max_length", "0"),
+               shortest = stored_or(theirs, "min_length", "0");
     if (ours["max_new_tokens"] == 0 && longest.is_number_integer() && longest > 1) {
       ours["max_new_tokens"] = longest.get<int64_t>() - 1;
     }

@@ -19,7 +19,7 @@
 namespace tapestry::interop {
 namespace {
 
-std::string text_of(const Json& json) { return json.dump(2) + "\n"; }
+std::string indented(const Json& json) { return json.dump(2) + "\n"; }
 
 Reasons all_misfits(const Architecture& architecture, const ModelFiles& model) {
   Reasons reasons = misfits(architecture, exported_facts(architecture, model).config);
@@ -286,13 +286,13 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
     const ImageFormat& format = model.config.data.image;
     add_image_size(format.size, config);
     files[kPreprocessorFile] =
-        text_of(their_preprocessor(format, came_with(model, kPreprocessorFile)));
+        indented(their_preprocessor(format, came_with(model, kPreprocessorFile)));
   } else {
     const bool writes = model.config.model_type != ModelType::kEncoder;
     if (writes) {
       Json generation = generation_config(model, config);
       add_ends_of_talks(model, generation);
-      files["generation_config.json"] = text_of(generation);
+      files["generation_config.json"] = indented(generation);
     }
     for (auto& [file, bytes] : huggingface_tokenizer_files(model)) files[file] = std::move(bytes);
     if (model.config.task->can(kEmbedsTexts)) {
@@ -300,7 +300,7 @@ CheckpointContent huggingface_files(const ModelFiles& model, const std::string& 
         files[file] = std::move(bytes);
     }
   }
-  files[kConfigFile] = text_of(config);
+  files[kConfigFile] = indented(config);
   std::vector<TensorToWrite> tensors = their_tensors(architecture, model, facts);
   for (TensorToWrite& tensor : tensors) {
     const bool whole = headless && tensor.name.starts_with(architecture.prefix);

@@ -151,7 +151,7 @@ RunFacts facts_of(const std::string& checkpoint) {
 }
 
 // The name of the model that this one began with; "" if it began with nothing.
-std::string base_of(const Config& config) {
+std::string name_of_base(const Config& config) {
   if (!config.init_from.empty()) return file_name(config.init_from);
   const std::vector<std::string> files = files_of(config.data.train);
   const bool imported = !files.empty() && fs::is_directory(files.front());
@@ -159,7 +159,7 @@ std::string base_of(const Config& config) {
 }
 
 bool is_imported_only(const Config& config) {
-  return config.init_from.empty() && !base_of(config).empty();
+  return config.init_from.empty() && !name_of_base(config).empty();
 }
 
 // The hub's list of results.
@@ -186,7 +186,7 @@ std::string front_matter(const Config& config, const CardTask& task, const RunFa
                          const std::string& type, const std::string& name) {
   std::string text = concat("---\nlibrary_name: transformers\npipeline_tag: ", task.tag,
                             "\ntags:\n- tapestry\n- ", type, '\n');
-  if (const std::string base = base_of(config); !base.empty()) {
+  if (const std::string base = name_of_base(config); !base.empty()) {
     text += concat("base_model: ", Json(base).dump(), '\n');
   }
   return text + results_of(config, task, facts, name) + "---\n";
@@ -233,7 +233,7 @@ std::string model_card(const ModelFiles& model, const std::string& config,
   std::string text = front_matter(model.config, task, facts, type, name);
   text += concat(kMark, "\n\n# ", name, "\n\nA ", type, " for ", task.tag, " (task ",
                  model.config.task->name, " of Tapestry");
-  const std::string base = base_of(model.config);
+  const std::string base = name_of_base(model.config);
   text += base.empty()                     ? ", trained from scratch)."
           : is_imported_only(model.config) ? concat(", imported from ", base, ").")
                                            : concat(", trained from ", base, ").");

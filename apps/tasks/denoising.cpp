@@ -14,8 +14,8 @@ namespace {
 // T5's number of sentinels (Raffel et al. 2020).
 constexpr int64_t kSentinels = 100;
 
-TextCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
-                         const TokenizerPair& tokenizers, const LoadContext& context = {}) {
+TextCorpus load_held_out_texts(const Config& config, const std::vector<CorpusSpec>& corpora,
+                               const TokenizerPair& tokenizers, const LoadContext& context = {}) {
   CorpusOptions whole = config.data.corpus;
   whole.overlong = "truncate";
   return load_text(corpora, *tokenizers.source, whole, context);
@@ -80,7 +80,7 @@ struct DenoisingKind : PairKind<Model> {
     report_counts("training data", train, report);
     held_out = load_held_out_sets<TextCorpus>(
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
-          return load_held_out(config, corpora, tokenizers, context);
+          return load_held_out_texts(config, corpora, tokenizers, context);
         });
     model = std::make_unique<TranslationModel<Model>>(config, std::move(tokenizers),
                                                       ModelUse::kTraining);
@@ -104,7 +104,7 @@ Evaluation evaluate_texts(ModelFiles files, const std::string& device,
                           const std::vector<CorpusSpec>& corpora) {
   const auto model =
       TranslationModel<Model>::load(std::move(files), device, "evaluate", kTranslates);
-  const TextCorpus texts = load_held_out(model->config, corpora, model->tokenizers);
+  const TextCorpus texts = load_held_out_texts(model->config, corpora, model->tokenizers);
   warn_of_dropped(texts.counts);
   Evaluation result;
   result.add_losses(measure_texts(*model, texts, {}));

@@ -251,7 +251,7 @@ struct VectorKind {
   OfHeldOut<TextPairCorpus> held_out;
 };
 
-struct PairKind : VectorKind {
+struct TextPairKind : VectorKind {
   using VectorKind::VectorKind;
 
   static UpdateSize size_of(const TextPairBatch& batch) {
@@ -296,8 +296,8 @@ struct RatedPairKind : VectorKind {
   }
 };
 
-Evaluation evaluate(ModelFiles files, const std::string& device,
-                    const std::vector<CorpusSpec>& corpora) {
+Evaluation evaluate_searches(ModelFiles files, const std::string& device,
+                             const std::vector<CorpusSpec>& corpora) {
   const auto model = EmbeddingModel::load(std::move(files), device, "evaluate", kEmbedsTexts);
   const TextPairCorpus corpus = load_pairs(model->config, corpora, model->tokenizers);
   warn_of_dropped(corpus.counts);
@@ -328,8 +328,8 @@ extern const Task kEmbedding({.name = "embedding",
                               .sections = {kVectors}},
                              {{.examples = &kTextPairExamples,
                                .models = {&kTextEmbedderModel},
-                               .make = make_supervised<PairKind>,
-                               .evaluate = evaluate,
+                               .make = make_supervised<TextPairKind>,
+                               .evaluate = evaluate_searches,
                                .more_metrics = {"recall_at_1", "recall_at_5", "recall_at_10", "mrr",
                                                 "nll", "loss"}},
                               {.examples = &kRatedPairExamples,

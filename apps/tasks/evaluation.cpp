@@ -29,12 +29,12 @@ std::optional<ConfidenceInterval> interval_of(const SampledRatio& ratio, F scale
   return ConfidenceInterval{scaled(interval.low), scaled(interval.high)};
 }
 
-double percent(double share) { return std::clamp(100 * share, 0.0, 100.0); }
+double clamped_percent(double share) { return std::clamp(100 * share, 0.0, 100.0); }
 
 }  // namespace
 
 void Evaluation::add_percent(const std::string& name, const SampledRatio& share) {
-  figures.push_back({name, share.percent(), Kind::kPercent, interval_of(share, percent)});
+  figures.push_back({name, share.percent(), Kind::kPercent, interval_of(share, clamped_percent)});
 }
 
 void Evaluation::add(const std::string& name, const SampledRatio& value) {

@@ -186,8 +186,8 @@ struct QuestionKind {
   OfHeldOut<QuestionCorpus> held_out;
 };
 
-Evaluation evaluate(ModelFiles files, const std::string& device,
-                    const std::vector<CorpusSpec>& corpora) {
+Evaluation evaluate_answers(ModelFiles files, const std::string& device,
+                            const std::vector<CorpusSpec>& corpora) {
   const auto model = SpanModel::load(std::move(files), device, "evaluate", kFindsAnswers);
   const QuestionCorpus questions =
       load_questions(corpora, *model->tokenizers.source, question_options(model->config));
@@ -212,7 +212,7 @@ extern const Task kQuestionAnswering(
      .metrics = {"f1", "exact_match", "nll", "loss", "accuracy"},
      .bind_corpus = bind_questions,
      .sections = {kAnswers}},
-    {{&kQuestionExamples, {&kSpanModel}, make_supervised<QuestionKind>, evaluate}});
+    {{&kQuestionExamples, {&kSpanModel}, make_supervised<QuestionKind>, evaluate_answers}});
 
 QuestionOptions question_options(const Config& config) {
   return {.max_length = config.data.corpus.max_length,

@@ -113,8 +113,8 @@ struct PointKind {
   OfHeldOut<Points> held_out;
 };
 
-Evaluation evaluate(ModelFiles files, const std::string& device,
-                    const std::vector<CorpusSpec>& corpora) {
+Evaluation evaluate_points(ModelFiles files, const std::string& device,
+                           const std::vector<CorpusSpec>& corpora) {
   const auto model = RegressionModel::load(std::move(files), device, "evaluate");
   const Points points = points_for(*model, corpora);
   warn_of_dropped(points.counts);
@@ -135,7 +135,7 @@ extern const Task kRegression(
      .metrics = {"mse", "accuracy"},
      .bind_corpus = bind_points,
      .set_defaults = set_defaults},
-    {{&kPointExamples, {&kAttentionPoolingModel}, make_supervised<PointKind>, evaluate}});
+    {{&kPointExamples, {&kAttentionPoolingModel}, make_supervised<PointKind>, evaluate_points}});
 
 CrossEntropy squared_error(const Var& predicted, const Tensor& truth,
                            const CrossEntropyOptions& options) {

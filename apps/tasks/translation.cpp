@@ -32,8 +32,9 @@ std::map<std::string, std::unique_ptr<Metric>> validation_metrics(
 }
 
 // Every line is kept: a score over a part cannot be compared with other systems.
-ParallelCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
-                             const TokenizerPair& tokenizers, const LoadContext& context = {}) {
+ParallelCorpus load_held_out_pairs(const Config& config, const std::vector<CorpusSpec>& corpora,
+                                   const TokenizerPair& tokenizers,
+                                   const LoadContext& context = {}) {
   CorpusOptions whole = config.data.corpus;
   whole.overlong = "truncate";
   whole.keep_text = true;
@@ -225,7 +226,7 @@ struct TranslationKind : PairKind<Model> {
     warn_of_long_targets(train, config.generation, report);
     held_out = load_held_out_sets<ParallelCorpus>(
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
-          return load_held_out(config, corpora, tokenizers, context);
+          return load_held_out_pairs(config, corpora, tokenizers, context);
         });
     warn_of_shared(train, held_out, report);
     plans = plans_of(train, config.batch);
@@ -255,7 +256,7 @@ Evaluation evaluate_pairs(ModelFiles files, const std::string& device,
                           const std::vector<CorpusSpec>& corpora) {
   const auto model =
       TranslationModel<Model>::load(std::move(files), device, "evaluate", kTranslates);
-  const ParallelCorpus pairs = load_held_out(model->config, corpora, model->tokenizers);
+  const ParallelCorpus pairs = load_held_out_pairs(model->config, corpora, model->tokenizers);
   warn_of_dropped(pairs.counts);
   Evaluation result;
   const auto metrics = measure_pairs(*model, pairs, {});

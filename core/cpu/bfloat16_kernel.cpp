@@ -11,7 +11,7 @@
 namespace tapestry {
 namespace {
 
-constexpr const char* kVariable = "TAPESTRY_BFLOAT16";
+constexpr const char* kBfloat16Variable = "TAPESTRY_BFLOAT16";
 
 bool can_run(Bfloat16Kernel kernel, const CpuTraits& cpu, bool tiles_allowed) {
   switch (kernel) {
@@ -59,14 +59,14 @@ Bfloat16Kernel bfloat16_kernel_for(const CpuTraits& cpu, bool tiles_allowed) {
 
 Bfloat16Kernel forced_bfloat16_kernel(const std::string& wanted, const CpuTraits& cpu,
                                       bool tiles_allowed) {
-  return forced_kernel<Bfloat16Kernel>(kVariable, wanted, [&](Bfloat16Kernel kernel) {
+  return forced_kernel<Bfloat16Kernel>(kBfloat16Variable, wanted, [&](Bfloat16Kernel kernel) {
     return can_run(kernel, cpu, tiles_allowed);
   });
 }
 
 Bfloat16Kernel bfloat16_kernel() {
   static const Bfloat16Kernel chosen = [] {
-    const char* const wanted = std::getenv(kVariable);
+    const char* const wanted = std::getenv(kBfloat16Variable);
     return wanted != nullptr ? forced_bfloat16_kernel(wanted, cpu_traits(), tiles_allowed())
                              : bfloat16_kernel_for(cpu_traits(), tiles_allowed());
   }();

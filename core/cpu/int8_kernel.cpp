@@ -8,7 +8,7 @@
 namespace tapestry {
 namespace {
 
-constexpr const char* kVariable = "TAPESTRY_INT8";
+constexpr const char* kInt8Variable = "TAPESTRY_INT8";
 
 }  // namespace
 
@@ -42,13 +42,14 @@ Int8Kernel int8_kernel_for(const CpuTraits& cpu, bool tiles_allowed) {
 }
 
 Int8Kernel forced_int8_kernel(const std::string& wanted, const CpuTraits& cpu, bool tiles_allowed) {
-  return forced_kernel<Int8Kernel>(
-      kVariable, wanted, [&](Int8Kernel kernel) { return can_run(kernel, cpu, tiles_allowed); });
+  return forced_kernel<Int8Kernel>(kInt8Variable, wanted, [&](Int8Kernel kernel) {
+    return can_run(kernel, cpu, tiles_allowed);
+  });
 }
 
 Int8Kernel int8_kernel() {
   static const Int8Kernel chosen = [] {
-    const char* const wanted = std::getenv(kVariable);
+    const char* const wanted = std::getenv(kInt8Variable);
     return wanted != nullptr ? forced_int8_kernel(wanted, cpu_traits(), tiles_allowed())
                              : int8_kernel_for(cpu_traits(), tiles_allowed());
   }();

@@ -8,7 +8,7 @@
 namespace tapestry {
 namespace {
 
-constexpr const char* kVariable = "TAPESTRY_VECTORS";
+constexpr const char* kVectorsVariable = "TAPESTRY_VECTORS";
 
 // Highway numbers the best target lowest.
 int64_t best_of(int64_t targets) { return targets & -targets; }
@@ -19,7 +19,7 @@ int64_t usable_targets() { return hwy::SupportedTargets() & HWY_TARGETS; }
 std::string vector_target() { return hwy::TargetName(best_of(usable_targets())); }
 
 void limit_vector_target() {
-  const char* const wanted = std::getenv(kVariable);
+  const char* const wanted = std::getenv(kVectorsVariable);
   if (wanted == nullptr) return;
   std::string names;
   for (int64_t left = usable_targets(); left != 0; left &= left - 1) {
@@ -28,7 +28,8 @@ void limit_vector_target() {
     if (name == wanted) return hwy::SetSupportedTargetsForTest(left);
     names += concat(names.empty() ? "" : ", ", name);
   }
-  fail(ErrorKind::kConfig, '[', kVariable, "] expected one of ", names, ", got '", wanted, "'.");
+  fail(ErrorKind::kConfig, '[', kVectorsVariable, "] expected one of ", names, ", got '", wanted,
+       "'.");
 }
 
 }  // namespace tapestry

@@ -140,7 +140,7 @@ Value rounded(const Value& self, const Bound& arguments) {
   return std::nearbyint(number) / scale;
 }
 
-const Method kFilters[] = {
+const Method kValueFilters[] = {
     {"tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}, 0, tojson},
     {"indent", {"width", "first", "blank"}, 0, indent},
     {"title", {}, 0, title},
@@ -161,6 +161,6 @@ const Method kFilters[] = {
 
 }  // namespace
 
-std::span<const Method> value_filters() { return kFilters; }
+std::span<const Method> value_filters() { return kValueFilters; }
 
 }  // namespace tapestry::jinja

@@ -10,7 +10,7 @@ namespace tapestry::jinja {
 namespace {
 
 constexpr std::string_view kSpace = " \t\n\r\f\v";
-using Kind = Token::Kind;
+using TokenKind = Token::Kind;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool begins_name(char c) {
@@ -47,7 +47,7 @@ class Lexer {
       read_tag();
     }
     at_ = source_.size();
-    add(Kind::kEnd, "", at_);
+    add(TokenKind::kEnd, "", at_);
     return std::move(tokens_);
   }
 
@@ -68,7 +68,7 @@ class Lexer {
   void add_text(size_t tag) {
     std::string text = source_.substr(at_, tag == std::string::npos ? tag : tag - at_);
     if (tag != std::string::npos) trim_before(text, tag);
-    if (!text.empty()) add(Kind::kText, std::move(text), at_);
+    if (!text.empty()) add(TokenKind::kText, std::move(text), at_);
   }
   void trim_before(std::string& text, size_t tag) const {
     const char sign = tag + 2 < source_.size() ? source_[tag + 2] : 0;
@@ -92,7 +92,8 @@ class Lexer {
     if (type == '#') return skip_comment(begin);
     if (type == '%' && read_raw(begin)) return;
     const bool is_block = type == '%';
-    add(is_block ? Kind::kBlockBegin : Kind::kVariableBegin, is_block ? "{%" : "{{", begin);
+    add(is_block ? TokenKind::kBlockBegin : TokenKind::kVariableBegin, is_block ? "{%" : "{{",
+        begin);
     const std::string_view end = is_block ? "%}" : "}}";
     std::string open;
     for (skip_space(); !open.empty() || !take_end(end, is_block); skip_space()) {
@@ -119,7 +120,7 @@ class Lexer {
       ++at_;
     }
     if (end != "#}") {
-      add(end == "%}" ? Kind::kBlockEnd : Kind::kVariableEnd, std::string(end), begin);
+      add(end == "%}" ? TokenKind::kBlockEnd : TokenKind::kVariableEnd, std::string(end), begin);
     }
     return true;
   }
@@ -164,12 +165,12 @@ class Lexer {
 
   void read_token(std::string& open) {
     const char c = source_[at_];
-    if (begins_name(c)) return read_while(Kind::kName, in_name);
+    if (begins_name(c)) return read_while(TokenKind::kName, in_name);
     if (is_digit(c)) return read_number();
     if (c == '"' || c == '\'') return read_string(c);
     for (const std::string_view two : {"//", "**", "==", "!=", ">=", "<="}) {
       if (at(two)) {
-        add(Kind::kOperator, std::string(two), at_);
+        add(TokenKind::kOperator, std::string(two), at_);
         at_ += 2;
         return;
       }
@@ -188,12 +189,12 @@ class Lexer {
       }
       open.pop_back();
     }
-    add(Kind::kOperator, std::string(1, c), at_);
+    add(TokenKind::kOperator, std::string(1, c), at_);
     ++at_;
   }
 
   template <class Belongs>
-  void read_while(Kind kind, Belongs belongs) {
+  void read_while(TokenKind kind, Belongs belongs) {
     const size_t begin = at_;
     while (at_ < source_.size() && belongs(source_[at_])) ++at_;
     add(kind, source_.substr(begin, at_ - begin), begin);
@@ -202,7 +203,7 @@ class Lexer {
   void read_number() {
     const size_t begin = at_;
     std::string digits;
-    Kind kind = Kind::kInteger;
+    TokenKind kind = TokenKind::kInteger;
     const auto take_digits = [&] {
       for (; is_digit(peek(0)) || (peek(0) == '_' && is_digit(peek(1))); ++at_) {
         if (peek(0) != '_') digits += peek(0);
@@ -210,15 +211,15 @@ class Lexer {
     };
     take_digits();
     const Token& before = tokens_.back();  // at least the begin of the tag
-    const bool after_dot = before.kind == Kind::kOperator && before.text == ".";
+    const bool after_dot = before.kind == TokenKind::kOperator && before.text == ".";
     if (peek(0) == '.' && is_digit(peek(1)) && !after_dot) {
-      kind = Kind::kFloat;
+      kind = TokenKind::kFloat;
       digits += source_[at_++];
       take_digits();
     }
     const size_t sign = peek(1) == '+' || peek(1) == '-' ? 1 : 0;
     if ((peek(0) == 'e' || peek(0) == 'E') && is_digit(peek(1 + sign)) && !after_dot) {
-      kind = Kind::kFloat;
+      kind = TokenKind::kFloat;
       digits += source_.substr(at_, 1 + sign);
       at_ += 1 + sign;
       take_digits();
@@ -238,7 +239,7 @@ class Lexer {
     }
     if (at_ >= source_.size()) fail_at(begin, "a quote", std::string(1, quote));
     ++at_;
-    add(Kind::kString, std::move(text), begin);
+    add(TokenKind::kString, std::move(text), begin);
   }
 
   // As in Python's strings; unknown escapes stay as they are.
@@ -268,7 +269,7 @@ class Lexer {
     }
   }
 
-  void add(Kind kind, std::string text, size_t at) {
+  void add(TokenKind kind, std::string text, size_t at) {
     tokens_.push_back({kind, std::move(text), place_of(at)});
   }
   // Tokens come in the order of the source, errors go back at most to the tag that is read.
@@ -293,9 +294,9 @@ class Lexer {
 
 std::string Token::shown() const {
   switch (kind) {
-    case Kind::kText:
+    case TokenKind::kText:
       return "a text";
-    case Kind::kEnd:
+    case TokenKind::kEnd:
       return "the end of the template";
     default:
       return concat("'", text, "'");

@@ -131,7 +131,7 @@ Value items(const Value& self, const Bound&) {
   return (*method)(self, {});
 }
 
-const Method kFilters[] = {
+const Method kSequenceFilters[] = {
     {"length", {}, 0, length},
     {"count", {}, 0, length},
     {"first", {}, 0, first},
@@ -198,7 +198,7 @@ Value select(const Value& self, const Arguments& arguments, bool by_attribute, b
 
 }  // namespace
 
-std::span<const Method> sequence_filters() { return kFilters; }
+std::span<const Method> sequence_filters() { return kSequenceFilters; }
 
 Value apply_filter(const std::string& name, const Value& value, const Arguments& arguments) {
   for (const auto& filters : {value_filters(), sequence_filters()}) {

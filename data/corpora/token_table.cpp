@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kMagic[8] = {'T', 'A', 'P', 'T', 'A', 'B', 'L', 'E'};
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kBlockBytes = int64_t{4} << 20;
+constexpr int64_t kHashedBytes = int64_t{4} << 20;
 constexpr size_t kReadBytes = size_t{1} << 18;
 constexpr size_t kBufferedIds = size_t{1} << 20;
 constexpr int64_t kMostOfAnything = int64_t{1} << 48;
@@ -52,7 +52,7 @@ struct Layout {
       : offsets(aligned(kAlignment + header.ids * static_cast<int64_t>(sizeof(int32_t)))),
         facts(offsets + (header.rows * header.columns + 1) * static_cast<int64_t>(sizeof(int64_t))),
         end(facts + header.facts_bytes),
-        blocks((end - kAlignment + kBlockBytes - 1) / kBlockBytes) {}
+        blocks((end - kAlignment + kHashedBytes - 1) / kHashedBytes) {}
 
   int64_t offsets, facts, end;  // the checksums stand behind the end
   int64_t blocks;
@@ -78,8 +78,8 @@ std::optional<std::vector<uint64_t>> sums_of(int file, const Layout& layout) {
   std::vector<uint64_t> sums(static_cast<size_t>(layout.blocks));
   std::atomic<bool> whole{true};
   parallel_for(layout.blocks, [&](int64_t block) {
-    const int64_t begin = kAlignment + block * kBlockBytes;
-    const int64_t end = std::min(begin + kBlockBytes, layout.end);
+    const int64_t begin = kAlignment + block * kHashedBytes;
+    const int64_t end = std::min(begin + kHashedBytes, layout.end);
     const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
                                                                          XXH3_freeState);
     XXH3_64bits_reset(state.get());

@@ -14,7 +14,7 @@ namespace tapestry {
 namespace {
 
 // The columns of a table.
-enum Column : int64_t { kTokens, kFirstTokens, kTags, kColumns };
+enum TaggedColumn : int64_t { kTokens, kFirstTokens, kTags, kTaggedColumns };
 
 // The first token of each word, among the first `count` of the text.
 std::vector<int32_t> first_tokens_of(const std::vector<PlacedToken>& tokens, size_t count,
@@ -162,7 +162,7 @@ TaggedCorpus load_tagged(const std::vector<CorpusSpec>& specs, const Tokenizer& 
   };
   const auto table =
       load_table({.kind = "tagged",
-                  .columns = kColumns,
+                  .columns = kTaggedColumns,
                   .specs = specs,
                   .source_tokenizer = tokenizer,
                   .target_tokenizer = nullptr,

@@ -50,7 +50,7 @@ std::vector<int32_t> row_of(const TalkCorpus& corpus, int64_t i) {
   return row;
 }
 
-int64_t row_length(const TalkCorpus& corpus, int64_t i) {
+int64_t talk_length(const TalkCorpus& corpus, int64_t i) {
   const auto tokens = corpus.tokens[i];
   return std::max<int64_t>(
       1, std::ssize(corpus.special.beginning_of(tokens)) + std::ssize(tokens) - 1);
@@ -97,12 +97,12 @@ TalkCorpus load_talks(const std::vector<CorpusSpec>& specs, const Tokenizer& tok
 }
 
 TalkBatches::TalkBatches(const TalkCorpus& corpus, const BatchOptions& options, DataPosition start)
-    : corpus_(&corpus), walk_(walk_of_rows(corpus, row_length, options, start)) {}
+    : corpus_(&corpus), walk_(walk_of_rows(corpus, talk_length, options, start)) {}
 
 BlockBatch TalkBatches::next() {
   const auto talks = walk_.next();
   int64_t width = 1;
-  for (const int64_t i : talks) width = std::max(width, row_length(*corpus_, i));
+  for (const int64_t i : talks) width = std::max(width, talk_length(*corpus_, i));
   BlockBatch batch = empty_batch(std::ssize(talks), width, corpus_->special.filler());
   batch.indices.assign(talks.begin(), talks.end());
   int64_t row = 0;

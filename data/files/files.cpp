@@ -12,11 +12,12 @@
 #include "core/base/error.h"
 
 namespace tapestry {
-namespace {
 
-[[noreturn]] void fail_file(const std::string& path, const std::string& what) {
+void fail_file(const std::string& path, const std::string& what) {
   fail(ErrorKind::kData, "[data] ", path, ' ', what);
 }
+
+namespace {
 
 thread_local int64_t all_bytes_read = 0;
 

@@ -10,6 +10,9 @@ namespace tapestry {
 
 constexpr size_t kFileBufferBytes = size_t{1} << 16;
 
+/// Throws Error(kData): `what` is wrong with this file.
+[[noreturn]] void fail_file(const std::string& path, const std::string& what);
+
 /// The kinds of files that may be read. A pipe is read once, as far as it goes; formats with a size
 /// and parts need files.
 enum class FileKinds { kFilesAndPipes, kFiles };

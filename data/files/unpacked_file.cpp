@@ -7,14 +7,6 @@
 #include "core/base/error.h"
 
 namespace tapestry {
-namespace {
-
-[[noreturn]] void fail_file(const std::string& path, const std::string& what) {
-  fail(ErrorKind::kData, "[data] ", path, ' ', what);
-}
-
-}  // namespace
-
 UnpackedFile::UnpackedFile(const std::string& path) : file_(path) {
   file_.read_ahead(CompressedFormat::kMagicBytes);
   format_ = find_compressed_format(file_.bytes());

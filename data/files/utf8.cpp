@@ -13,8 +13,6 @@
 namespace tapestry {
 namespace {
 
-constexpr char32_t kReplacement = 0xFFFD;
-
 // Returns the code point at `position` and moves behind it; a negative number, and any later
 // position, if none starts there.
 UChar32 next_or_negative(std::string_view text, int64_t& position) {
@@ -58,7 +56,7 @@ char32_t next_code_point(std::string_view text, size_t& position) {
   auto after = static_cast<int64_t>(position);
   const UChar32 c = next_or_negative(text, after);
   position = c < 0 ? position + 1 : static_cast<size_t>(after);
-  return c < 0 ? kReplacement : static_cast<char32_t>(c);
+  return c < 0 ? kReplacementCharacter : static_cast<char32_t>(c);
 }
 
 int64_t count_code_points(std::string_view text) {

@@ -7,6 +7,9 @@
 
 namespace tapestry {
 
+/// Stands for an ill-formed byte.
+inline constexpr char32_t kReplacementCharacter = 0xFFFD;
+
 /// Byte offset of the first byte that is not part of well-formed UTF-8 (Unicode 15, table 3-7: no
 /// surrogates, no overlong forms, nothing above U+10FFFF), or npos when `text` is well formed.
 size_t find_invalid_utf8(std::string_view text);

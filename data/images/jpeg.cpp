@@ -114,10 +114,10 @@ class JpegReader {
   char message_[JMSG_LENGTH_MAX] = "";
 };
 
-bool begins(std::string_view file) { return file.starts_with("\xff\xd8\xff"); }
+bool is_jpeg(std::string_view file) { return file.starts_with("\xff\xd8\xff"); }
 
 }  // namespace
 
-const ImageDecoder kJpegDecoder{begins, decode_by<JpegReader>};
+const ImageDecoder kJpegDecoder{is_jpeg, decode_by<JpegReader>};
 
 }  // namespace tapestry

@@ -85,11 +85,11 @@ class PngReader {
   char message_[200] = "";
 };
 
-bool begins(std::string_view file) { return file.starts_with("\x89PNG\r\n\x1a\n"); }
+bool is_png(std::string_view file) { return file.starts_with("\x89PNG\r\n\x1a\n"); }
 
 }  // namespace
 
-const ImageDecoder kPngDecoder{begins, decode_by<PngReader>};
+const ImageDecoder kPngDecoder{is_png, decode_by<PngReader>};
 
 std::string png_of(const Picture& picture) {
   const ImageSize& size = picture.size;

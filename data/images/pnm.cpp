@@ -10,9 +10,9 @@ namespace {
 constexpr std::string_view kSpace = " \t\n\v\f\r";
 
 /// The numbers of a header, between white space and comments.
-class Header {
+class PnmHeader {
  public:
-  Header(std::string_view rest, const std::string& path) : rest_(rest), path_(path) {}
+  PnmHeader(std::string_view rest, const std::string& path) : rest_(rest), path_(path) {}
 
   int64_t number(const char* what, int64_t most) {
     skip_space();
@@ -42,14 +42,14 @@ class Header {
   const std::string& path_;
 };
 
-bool begins(std::string_view file) {
+bool is_pnm(std::string_view file) {
   return file.size() > 2 && file[0] == 'P' && (file[1] == '5' || file[1] == '6') &&
          (kSpace.find(file[2]) != std::string_view::npos || file[2] == '#');
 }
 
 DecodedImage decode(std::string_view file, const std::string& path, const HeaderCheck& check) {
   constexpr int64_t kLongestSide = 1 << 16, kLargest = 255;
-  Header header(file.substr(2), path);
+  PnmHeader header(file.substr(2), path);
   DecodedImage image;
   image.channels = file[1] == '5' ? 1 : 3;
   image.width = header.number("width", kLongestSide);
@@ -68,6 +68,6 @@ DecodedImage decode(std::string_view file, const std::string& path, const Header
 
 }  // namespace
 
-const ImageDecoder kPnmDecoder{begins, decode};
+const ImageDecoder kPnmDecoder{is_pnm, decode};
 
 }  // namespace tapestry

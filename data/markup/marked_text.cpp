@@ -10,8 +10,6 @@
 namespace tapestry {
 namespace {
 
-bool is_white(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f'; }
-
 // Names for pairs, and what the text around a tag is, while it is read.
 struct ReadTag {
   FoundTag found = {};

@@ -21,8 +21,6 @@ bool has(const List& list, std::string_view name) {
   return std::ranges::find(list, name) != std::end(list);
 }
 
-bool is_white(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f'; }
-
 bool begins_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == ':' ||
          static_cast<unsigned char>(c) >= 0x80;

@@ -13,6 +13,11 @@ enum class MarkupFormat {
   kHtml,  ///< also names in any case, void elements, blocks; entities are text
 };
 
+/// What separates attributes, and words of a text.
+inline bool is_white(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f';
+}
+
 enum class TagKind { kNone, kOpens, kCloses, kLone };
 
 /// A tag, comment, declaration, instruction or CDATA section, or in HTML a whole element whose

@@ -31,7 +31,7 @@ std::string name_in(const char* const (&names)[count], int64_t number, const cha
   return known ? names[number] : concat(kind, ' ', number);
 }
 
-constexpr int kDeepest = 64;
+constexpr int kDeepestColumn = 64;
 
 struct Element {
   Node node;
@@ -88,7 +88,7 @@ Element read_element(ThriftReader& in) {
 // The tree of elements in the order in which a walk meets them.
 Node grow(std::vector<Element>& elements, size_t& at, int defined, int repeated, int depth,
           int64_t& leaves) {
-  if (at == elements.size() || depth > kDeepest) {
+  if (at == elements.size() || depth > kDeepestColumn) {
     throw Damage{"its columns are no tree"};
   }
   Element& element = elements[at++];

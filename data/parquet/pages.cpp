@@ -12,7 +12,7 @@ namespace {
 using Type = ThriftReader::Type;
 using Damage = ThriftReader::Damage;
 
-enum Codec : int64_t { kPlain = 0, kSnappy = 1, kGzip = 2, kZstd = 6 };
+enum Codec : int64_t { kUncompressed = 0, kSnappy = 1, kGzip = 2, kZstd = 6 };
 
 // The numbers of a header of one kind of page: each is a field of 32 bits.
 void read_kind(ThriftReader& in, PageHeader& header, PageHeader::Kind kind,
@@ -163,13 +163,13 @@ const char* unpack_snappy(std::string_view packed, size_t size, std::string& out
 }
 
 bool is_known_codec(int64_t codec) {
-  return codec == kPlain || codec == kSnappy || codec == kGzip || codec == kZstd;
+  return codec == kUncompressed || codec == kSnappy || codec == kGzip || codec == kZstd;
 }
 
 const char* unpack_page(int64_t codec, std::string_view packed, size_t size, std::string& out) {
   out.clear();
   if (size == 0) return nullptr;  // nothing but nulls
-  if (codec == kPlain) {
+  if (codec == kUncompressed) {
     out = packed;
     return out.size() == size ? nullptr : "its sizes contradict each other";
   }

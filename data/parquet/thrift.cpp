@@ -3,7 +3,7 @@
 namespace tapestry::parquet {
 namespace {
 
-constexpr int kDeepest = 32;
+constexpr int kDeepestStruct = 32;
 
 // Truth values of a list or a map have a byte each, those of a struct none.
 ThriftReader::Type type_of_item(ThriftReader::Type type) {
@@ -29,7 +29,7 @@ uint64_t ThriftReader::next_varint() {
 }
 
 void ThriftReader::enter() {
-  if (++depth_ > kDeepest) throw Damage{"its metadata nest too deeply"};
+  if (++depth_ > kDeepestStruct) throw Damage{"its metadata nest too deeply"};
 }
 
 int64_t ThriftReader::read_integer() {

@@ -6,14 +6,10 @@
 
 #include "core/base/text.h"
 #include "data/files/utf8.h"
+#include "data/scores/punctuation.h"
 
 namespace tapestry {
 namespace {
-
-bool is_ascii_punctuation(char32_t c) {
-  return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
-         (c >= '{' && c <= '~');
-}
 
 bool is_article(const std::string& word) { return word == "a" || word == "an" || word == "the"; }
 
@@ -57,7 +53,7 @@ std::string normalize_answer(std::string_view text) {
   const std::string lower = lower_case(text);
   for (size_t at = 0; at < lower.size();) {
     const char32_t c = next_code_point(lower, at);
-    if (is_ascii_punctuation(c)) continue;
+    if (scores::is_ascii_punctuation(c)) continue;
     if (is_word_character(c)) {
       append_utf8(word, c);
       continue;

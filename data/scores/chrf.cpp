@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "data/files/utf8.h"
 #include "data/scores/ngrams.h"
+#include "data/scores/punctuation.h"
 
 namespace tapestry {
 namespace {
@@ -26,17 +27,12 @@ Symbols without_space(const Symbols& text) {
   return out;
 }
 
-bool is_ascii_punctuation(char32_t c) {
-  return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) ||
-         (c >= 0x7B && c <= 0x7E);
-}
-
 // chrF++'s words: one punctuation mark is split off, at the end or else at the front.
 scores::Words words_of(const Symbols& text) {
   scores::Words words;
   for (const std::u32string_view word : scores::split_words(text)) {
-    const bool end = word.size() > 1 && is_ascii_punctuation(word.back());
-    const bool front = word.size() > 1 && !end && is_ascii_punctuation(word.front());
+    const bool end = word.size() > 1 && scores::is_ascii_punctuation(word.back());
+    const bool front = word.size() > 1 && !end && scores::is_ascii_punctuation(word.front());
     const size_t cut = end ? word.size() - 1 : front ? 1 : word.size();
     words.push_back(word.substr(0, cut));
     if (cut < word.size()) words.push_back(word.substr(cut));

@@ -6,13 +6,10 @@
 #include "core/base/error.h"
 
 namespace tapestry {
-namespace {
 
-double percent(int64_t part, int64_t all) {
-  return all == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(all);
+double percent(int64_t part, int64_t whole) {
+  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
 }
-
-}  // namespace
 
 ClassCounts::ClassCounts(std::vector<std::string> names)
     : names_(std::move(names)),

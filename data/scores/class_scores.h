@@ -9,6 +9,9 @@
 
 namespace tapestry {
 
+/// 0 where `whole` is 0.
+double percent(int64_t part, int64_t whole);
+
 struct ClassScores {
   struct Class {
     std::string name;

@@ -38,10 +38,6 @@ bool begins_between(const Tag& before, const Tag& tag) {
          (!is_outside(tag.kind) && before.type != tag.type);
 }
 
-double percent(int64_t part, int64_t whole) {
-  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
-}
-
 }  // namespace
 
 std::vector<Entity> entities_of(const std::vector<std::string_view>& tags) {

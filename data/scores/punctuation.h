@@ -8,6 +8,11 @@
 
 namespace tapestry::scores {
 
+inline bool is_ascii_punctuation(char32_t c) {
+  return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+         (c >= '{' && c <= '~');
+}
+
 /// Undoes &quot; &amp; &lt; and &gt;, in this order.
 void replace_entities(std::string& text);
 

@@ -18,7 +18,6 @@ namespace tapestry::tokenizers {
 namespace {
 
 // SentencePiece writes the same for an unknown piece.
-constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";
 
 class BpeTokenizer : public Tokenizer {
  public:

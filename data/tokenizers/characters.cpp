@@ -16,8 +16,7 @@
 namespace tapestry::tokenizers {
 namespace {
 
-constexpr std::string_view kHeader = "tapestry characters 1\n";
-constexpr char32_t kReplacement = 0xFFFD;
+constexpr std::string_view kCharactersHeader = "tapestry characters 1\n";
 constexpr std::string_view kSymbol = "symbol ";
 
 class CharacterTokenizer : public Tokenizer {
@@ -26,7 +25,7 @@ class CharacterTokenizer : public Tokenizer {
   CharacterTokenizer(bool mask, int64_t sentinels, std::vector<std::string> symbols,
                      std::vector<char32_t> characters)
       : characters_(std::move(characters)), symbols_(std::move(symbols)) {
-    bytes_ = kHeader;
+    bytes_ = kCharactersHeader;
     int32_t next = kEosId + 1;
     if (mask) {
       mask_id_ = next++;
@@ -84,7 +83,7 @@ class CharacterTokenizer : public Tokenizer {
       check_id(id);
       if (id >= first_) append_utf8(text, character(id));
       if (is_symbol(id)) text += symbol(id);
-      if (id == kUnkId) append_utf8(text, kReplacement);
+      if (id == kUnkId) append_utf8(text, kReplacementCharacter);
     }
     return text;
   }
@@ -154,7 +153,7 @@ std::shared_ptr<const Tokenizer> train_characters(const TokenizerOptions& option
                                               options.user_symbols, std::move(characters));
 }
 
-bool is_characters(const std::string& bytes) { return bytes.starts_with(kHeader); }
+bool is_characters(const std::string& bytes) { return bytes.starts_with(kCharactersHeader); }
 
 std::shared_ptr<const Tokenizer> load_characters(const std::string& bytes,
                                                  const std::string& name) {
@@ -163,7 +162,7 @@ std::shared_ptr<const Tokenizer> load_characters(const std::string& bytes,
   TokenizerOptions found;
   std::vector<char32_t> characters;
   int64_t number = 1;
-  for (size_t begin = kHeader.size(); begin < bytes.size();) {
+  for (size_t begin = kCharactersHeader.size(); begin < bytes.size();) {
     ++number;
     const size_t end = bytes.find('\n', begin);
     const std::string line = bytes.substr(begin, end - begin);

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;  // an ordered one looks through all keys for each
 using tokenizer_file::AddedToken;
 
-constexpr std::string_view kHeader = "tapestry tokenizer.json 1\n";
+constexpr std::string_view kHuggingFaceHeader = "tapestry tokenizer.json 1\n";
 
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;
@@ -267,16 +267,17 @@ HuggingFaceIds HuggingFaceIds::parse(const std::string& text, const std::string&
 std::string join_huggingface(const std::string& tokenizer, const std::string& ids) {
   // A single line, so that it can be told from the rest.
   const Json line = Json::parse(ids, nullptr, /*allow_exceptions=*/false);
-  return std::string(kHeader) + line.dump() + "\n" + tokenizer;
+  return std::string(kHuggingFaceHeader) + line.dump() + "\n" + tokenizer;
 }
 
 HuggingFaceFiles split_huggingface(const std::string& bytes, const std::string& name) {
-  const size_t end = std::min(bytes.find('\n', kHeader.size()), bytes.size() - 1);
+  const size_t end = std::min(bytes.find('\n', kHuggingFaceHeader.size()), bytes.size() - 1);
   return {bytes.substr(end + 1),
-          HuggingFaceIds::parse(bytes.substr(kHeader.size(), end - kHeader.size()), name)};
+          HuggingFaceIds::parse(
+              bytes.substr(kHuggingFaceHeader.size(), end - kHuggingFaceHeader.size()), name)};
 }
 
-bool is_huggingface(const std::string& bytes) { return bytes.starts_with(kHeader); }
+bool is_huggingface(const std::string& bytes) { return bytes.starts_with(kHuggingFaceHeader); }
 
 std::string read_huggingface(const std::string& path, const HuggingFaceHints& hints,
                              std::vector<std::string>* without_row) {

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kHeader = "tapestry marian 1\n";
+constexpr std::string_view kMarianHeader = "tapestry marian 1\n";
 constexpr const char* kTargetVocabulary = "target_vocab.json";
 
 }  // namespace
@@ -211,12 +211,12 @@ std::shared_ptr<const Tokenizer> load_marian(const std::string& bytes, const std
 }  // namespace tokenizers
 
 std::string join_marian(const MarianFiles& files) {
-  return concat(kHeader, files.ids.json(), '\n', files.vocabulary.size(), '\n', files.vocabulary,
-                files.pieces);
+  return concat(kMarianHeader, files.ids.json(), '\n', files.vocabulary.size(), '\n',
+                files.vocabulary, files.pieces);
 }
 
 MarianFiles split_marian(const std::string& bytes, const std::string& name) {
-  size_t at = kHeader.size();
+  size_t at = kMarianHeader.size();
   const auto line = [&] {
     const size_t end = std::min(bytes.find('\n', at), bytes.size());
     const std::string text = bytes.substr(at, end - at);
@@ -233,7 +233,7 @@ MarianFiles split_marian(const std::string& bytes, const std::string& name) {
   return {bytes.substr(at + size.get<size_t>()), bytes.substr(at, size.get<size_t>()), ids};
 }
 
-bool is_marian(const std::string& bytes) { return bytes.starts_with(kHeader); }
+bool is_marian(const std::string& bytes) { return bytes.starts_with(kMarianHeader); }
 
 bool has_marian_tokenizers(const std::string& folder) {
   return std::ranges::all_of(

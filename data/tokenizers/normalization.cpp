@@ -12,7 +12,6 @@
 namespace tapestry::tokenizers {
 namespace {
 
-constexpr char32_t kReplacement = 0xFFFD;
 constexpr char32_t kFullwidthTilde = 0xFF5E;
 constexpr std::string_view kFullwidthTildeBytes = "\xEF\xBD\x9E";
 
@@ -105,7 +104,7 @@ std::string_view Normalizer::operator()(std::string_view text, std::string& buff
     }
     const size_t begin = i;
     const char32_t c = next_code_point(text, i);
-    const bool ill_formed = i == begin + 1 && c == kReplacement;
+    const bool ill_formed = i == begin + 1 && c == kReplacementCharacter;
     if (c == kSpace || (nmt_ && is_nmt_space(c) && !ill_formed)) {
       buffer.push_back(' ');
     } else if (!nmt_ || !is_nmt_nothing(c)) {

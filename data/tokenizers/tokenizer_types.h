@@ -37,6 +37,9 @@ std::vector<std::string> reserved_pieces();
 /// "<mask>" and the sentinels of the options, in the order of their ids.
 std::vector<std::string> special_pieces(const TokenizerOptions& options);
 
+/// What an unknown piece decodes to, as in SentencePiece.
+inline constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";
+
 inline constexpr char32_t kMostCodePoint = 0x10FFFF;
 /// "U+0061"
 std::string code_point_name(char32_t c);

@@ -32,8 +32,7 @@
 namespace tapestry::tokenizers {
 namespace {
 
-constexpr std::string_view kHeader = "tapestry words 1";
-constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";  // SentencePiece's
+constexpr std::string_view kWordsHeader = "tapestry words 1";
 
 CharacterClass class_of(char32_t c) {
   const auto mask = U_GET_GC_MASK(static_cast<UChar32>(c));
@@ -58,9 +57,9 @@ struct WordModel {
   std::string serialized() const {
     const auto name_of = [](bool value) { return value ? "true" : "false"; };
     std::string bytes =
-        concat(kHeader, "\nnormalization ", normalization, "\none_of_two ", name_of(one_of_two),
-               "\nmask ", name_of(mask), "\nsentinels ", sentinels, '\n', symbol_lines(symbols),
-               "words ", words.size(), '\n');
+        concat(kWordsHeader, "\nnormalization ", normalization, "\none_of_two ",
+               name_of(one_of_two), "\nmask ", name_of(mask), "\nsentinels ", sentinels, '\n',
+               symbol_lines(symbols), "words ", words.size(), '\n');
     for (const std::string& word : words) bytes += word + '\n';
     return bytes;
   }
@@ -69,8 +68,8 @@ struct WordModel {
     TokenizerLines lines(bytes, name);
     WordModel model;
     const std::string header = lines.next();
-    if (header != kHeader) {
-      lines.refuse(header, concat("be '", kHeader, "', the version that is known"));
+    if (header != kWordsHeader) {
+      lines.refuse(header, concat("be '", kWordsHeader, "', the version that is known"));
     }
     model.normalization = lines.normalization_of("normalization");
     model.one_of_two = lines.flag_of("one_of_two");

@@ -8,11 +8,11 @@
 #include "core/base/error.h"
 #include "core/base/philox.h"
 #include "core/scratch.h"
+#include "nn/decoding/search_rows.h"
 
 namespace tapestry {
 namespace {
 
-constexpr double kImpossible = -std::numeric_limits<double>::infinity();
 constexpr uint32_t kSamplingStream = 0x73616d70;  // "samp": no other use of the seed shares it
 
 double largest_of(std::span<const double> z) { return *std::max_element(z.begin(), z.end()); }

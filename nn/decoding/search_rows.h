@@ -12,6 +12,7 @@
 
 namespace tapestry {
 
+/// The logit of a token that cannot follow.
 inline constexpr double kImpossible = -std::numeric_limits<double>::infinity();
 
 /// A continuation of one row by one token.

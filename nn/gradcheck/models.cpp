@@ -9,7 +9,7 @@ namespace {
 
 using namespace gradchecks;
 
-constexpr LanguageModel::Vocabulary kVocabulary{.size = 11, .no_target = 0};
+constexpr LanguageModel::Vocabulary kWords{.size = 11, .no_target = 0};
 
 // The loss of a model, by its parameters.
 template <class Model, class Loss>
@@ -76,7 +76,7 @@ GradcheckCase language_model_case(const Inputs& in, const std::string& name,
     batch.segments = in.ints({0, 0, 1, 1, 0, 1, 1, 0}, {2, 4});
   }
   return loss_case(name, options,
-                   std::make_shared<Built<LanguageModel>>(in, options, kVocabulary, causal),
+                   std::make_shared<Built<LanguageModel>>(in, options, kWords, causal),
                    [batch](const LanguageModel& model) { return model.loss(batch, {}).loss; });
 }
 
@@ -84,12 +84,11 @@ GradcheckCase classifier_case(const Inputs& in, const std::string& name,
                               const ModelOptions& options) {
   const Tensor ids = in.ints({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4});
   const Tensor lengths = in.lengths({4, 3}), labels = in.ints({2, 0}, {2});
-  return loss_case(
-      name, options,
-      std::make_shared<Built<SequenceClassifier>>(in, options, kVocabulary, int64_t{3}),
-      [=](const SequenceClassifier& model) {
-        return cross_entropy(model(ids, lengths), labels).loss;
-      });
+  return loss_case(name, options,
+                   std::make_shared<Built<SequenceClassifier>>(in, options, kWords, int64_t{3}),
+                   [=](const SequenceClassifier& model) {
+                     return cross_entropy(model(ids, lengths), labels).loss;
+                   });
 }
 
 GradcheckCase span_case(const Inputs& in, const std::string& name, const ModelOptions& options) {
@@ -99,7 +98,7 @@ GradcheckCase span_case(const Inputs& in, const std::string& name, const ModelOp
   Tensor segments;
   if (options.type_vocab_size > 1) segments = in.ints({0, 0, 1, 1, 0, 1, 1, 0}, {2, 4});
   return loss_case(
-      name, options, std::make_shared<Built<SpanExtractor>>(in, options, kVocabulary),
+      name, options, std::make_shared<Built<SpanExtractor>>(in, options, kWords),
       [=](const SpanExtractor& model) {
         return model.loss(ids, lengths, segments, labels, {.label_smoothing = 0.1}).loss;
       });
@@ -109,7 +108,7 @@ GradcheckCase tokens_case(const Inputs& in, const std::string& name, const Model
   const Tensor ids = in.ints({4, 7, 5, 9, 10, 6, 3, 0}, {2, 4}), lengths = in.lengths({4, 3});
   const Tensor labels = in.ints({-1, 2, 0, 1, 1, -1, 2, -1}, {2, 4}).to(Device{});
   return loss_case(name, options,
-                   std::make_shared<Built<TokenClassifier>>(in, options, kVocabulary, int64_t{3}),
+                   std::make_shared<Built<TokenClassifier>>(in, options, kWords, int64_t{3}),
                    [=](const TokenClassifier& model) {
                      return model.loss(model.hidden(ids, lengths), labels, {}).loss;
                    });
@@ -122,7 +121,7 @@ GradcheckCase embedder_case(const Inputs& in, const std::string& name,
   const Tensor lengths = in.lengths({4, 3, 2}).to(Device{});
   const Tensor other_lengths = in.lengths({2, 3, 2}).to(Device{});
   return loss_case(
-      name, options, std::make_shared<Built<TextEmbedder>>(in, options, kVocabulary),
+      name, options, std::make_shared<Built<TextEmbedder>>(in, options, kWords),
       [=](const TextEmbedder& model) {
         const Var sources = model(ids, lengths), targets = model(others, other_lengths);
         // The sources are choices, too, as hard negatives are.

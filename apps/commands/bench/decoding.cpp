@@ -209,7 +209,7 @@ Json figures_of(const Timed& timed, const DecodeShape& shape,
   return figures;
 }
 
-void print(const Json& rows) {
+void print_decoding(const Json& rows) {
   for (const Json& row : rows) {
     fmt::print("{:<8} {}  {:>8.0f} tokens/s {:>8.1f} answers/s {:>8.3f} ms/step  {:>6.0f} MB",
                row["weights"].get<std::string>(),
@@ -289,7 +289,7 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
   for (const auto& [name, value] : figures.items()) fmt::print("{:<17} {}\n", name, value.dump());
   figures["decoding"] = Json::array();
   for (const Timed& timed : all) figures["decoding"].push_back(figures_of(timed, shape, rate));
-  print(figures["decoding"]);
+  print_decoding(figures["decoding"]);
   if (!arguments.json.empty()) write_file(arguments.json, figures.dump(2) + '\n');
   return 0;
 }

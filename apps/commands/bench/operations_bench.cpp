@@ -123,7 +123,7 @@ Json row_of(const OperationRow& operation, const OperationSizes& sizes, const ch
           {"share_of_limit", std::max(products, memory) / median(seconds)}};
 }
 
-void print(const Json& row) {
+void print_operation(const Json& row) {
   const double seconds = row["median_s"].get<double>();
   fmt::print("{:<38} {:<8} {:<16} {:>10.4f} {:>8.1f} {:>7.1f} {:>6.3f} {:<8}  {}\n",
              row["operation"].get<std::string>(), row["pass"].get<std::string>(),
@@ -206,7 +206,7 @@ int bench_operations(const BenchArguments& arguments, const OperationArguments& 
     const auto add = [&](const char* pass, const Work& work, const std::vector<double>& taken) {
       if (work.operations == 0 && work.moved == 0) return;
       figures["rows"].push_back(row_of(operation, *sizes, pass, work, taken, limits));
-      print(figures["rows"].back());
+      print_operation(figures["rows"].back());
     };
     add("forward", operation.forward, seconds.forward);
     add("backward", operation.backward, seconds.backward);

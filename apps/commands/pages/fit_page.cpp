@@ -15,9 +15,9 @@ constexpr size_t kCurvePoints = 240;
 constexpr size_t kMostRows = 100, kMostColumns = 200;
 constexpr double kWidth = 720, kHeight = 420, kMargin = 52;
 
-struct Range {
+struct AxisRange {
   double low, high;
-  explicit Range(const std::vector<double>& values)
+  explicit AxisRange(const std::vector<double>& values)
       : low(*std::min_element(values.begin(), values.end())),
         high(*std::max_element(values.begin(), values.end())) {
     if (low == high) low -= 1, high += 1;
@@ -28,7 +28,7 @@ struct Range {
 
 // A plot's coordinates in pixels.
 struct Frame {
-  Range x, y;
+  AxisRange x, y;
   double left(double value) const { return kMargin + x.share(value) * (kWidth - 2 * kMargin); }
   double top(double value) const {
     return kHeight - kMargin - y.share(value) * (kHeight - 2 * kMargin);
@@ -43,14 +43,14 @@ std::vector<double> joined(std::vector<double> a, const std::vector<double>& b) 
 void add_plot(std::string& page, const RegressionModel& model, const std::vector<double>& x,
               const std::vector<double>& answers) {
   const auto out = std::back_inserter(page);
-  const Range range(joined(model.points.x, x));
+  const AxisRange range(joined(model.points.x, x));
   std::vector<double> places(kCurvePoints);
   for (size_t i = 0; i < kCurvePoints; ++i) {
     const double share = static_cast<double>(i) / (kCurvePoints - 1);
     places[i] = range.low * (1 - share) + range.high * share;
   }
   const std::vector<double> curve = model.predict(places);
-  const Frame frame{range, Range(joined(joined(model.points.y, curve), answers))};
+  const Frame frame{range, AxisRange(joined(joined(model.points.y, curve), answers))};
   fmt::format_to(out, "<svg style=\"width: 100%; max-width: {0}px\" viewBox=\"0 0 {0} {1}\">\n",
                  kWidth, kHeight);
   fmt::format_to(out,

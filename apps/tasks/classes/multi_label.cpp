@@ -204,8 +204,8 @@ struct MultiKind {
   OfHeldOut<MultiCorpus> held_out;
 };
 
-Evaluation evaluate(ModelFiles files, const std::string& device,
-                    const std::vector<CorpusSpec>& corpora) {
+Evaluation evaluate_class_sets(ModelFiles files, const std::string& device,
+                               const std::vector<CorpusSpec>& corpora) {
   const auto model = TextClassifier::load(std::move(files), device, "evaluate", kFindsClasses);
   CorpusOptions options = model->config.data.corpus;
   options.overlong = "truncate";
@@ -224,12 +224,15 @@ Evaluation evaluate(ModelFiles files, const std::string& device,
 
 }  // namespace
 
-extern const Task kMultiLabel(
-    {.name = "multi_label",
-     .abilities = kFindsClasses,
-     .metrics = {"micro_f1", "macro_f1", "exact_match", "accuracy", "nll", "loss"},
-     .bind_corpus = bind_labelled_texts},
-    {{&kLabelledExamples, {&kTextClassifierModel}, make_supervised<MultiKind>, evaluate}});
+extern const Task kMultiLabel({.name = "multi_label",
+                               .abilities = kFindsClasses,
+                               .metrics = {"micro_f1", "macro_f1", "exact_match", "accuracy", "nll",
+                                           "loss"},
+                               .bind_corpus = bind_labelled_texts},
+                              {{&kLabelledExamples,
+                                {&kTextClassifierModel},
+                                make_supervised<MultiKind>,
+                                evaluate_class_sets}});
 
 std::vector<ClassProbabilities> class_probabilities(const TextClassifier& model,
                                                     const std::vector<FramedText>& texts) {

@@ -145,8 +145,8 @@ struct RatingKind {
   OfHeldOut<RatedCorpus> held_out;
 };
 
-Evaluation evaluate(ModelFiles files, const std::string& device,
-                    const std::vector<CorpusSpec>& corpora) {
+Evaluation evaluate_ratings(ModelFiles files, const std::string& device,
+                            const std::vector<CorpusSpec>& corpora) {
   const auto model = TextClassifier::load(std::move(files), device, "evaluate", kRatesTexts);
   CorpusOptions options = model->config.data.corpus;
   options.overlong = "truncate";
@@ -166,7 +166,7 @@ extern const Task kTextRegression(
      .abilities = kRatesTexts,
      .metrics = {"mse", "loss", "pearson", "spearman"},
      .bind_corpus = bind_labelled_texts},
-    {{&kRatedExamples, {&kTextClassifierModel}, make_supervised<RatingKind>, evaluate}});
+    {{&kRatedExamples, {&kTextClassifierModel}, make_supervised<RatingKind>, evaluate_ratings}});
 
 std::vector<double> rate_texts(const TextClassifier& model, const std::vector<FramedText>& texts) {
   return outputs_of(model, texts).value().to_vector<double>();

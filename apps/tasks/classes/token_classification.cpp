@@ -150,8 +150,8 @@ std::map<std::string, double> metrics_of(const Labelled& labelled, const EntityC
   return metrics;
 }
 
-TaggedCorpus load_held_out(const Config& config, const std::vector<CorpusSpec>& corpora,
-                           const Tokenizer& tokenizer, const LoadContext& context = {}) {
+TaggedCorpus load_held_out_tags(const Config& config, const std::vector<CorpusSpec>& corpora,
+                                const Tokenizer& tokenizer, const LoadContext& context = {}) {
   return load_tagged(corpora, tokenizer, config.data.corpus, /*whole=*/true, config.data.labels,
                      context);
 }
@@ -165,7 +165,7 @@ struct TokenKind {
     config.data.labels = train.label_names;
     held_out = load_held_out_sets<TaggedCorpus>(
         config, report, [&](const std::vector<CorpusSpec>& corpora, const LoadContext& context) {
-          return load_held_out(config, corpora, *tokenizers.source, context);
+          return load_held_out_tags(config, corpora, *tokenizers.source, context);
         });
     model =
         std::make_unique<TokenClassifierModel>(config, std::move(tokenizers), ModelUse::kTraining);
@@ -208,10 +208,10 @@ struct TokenKind {
   OfHeldOut<TaggedCorpus> held_out;
 };
 
-Evaluation evaluate(ModelFiles files, const std::string& device,
-                    const std::vector<CorpusSpec>& corpora) {
+Evaluation evaluate_tags(ModelFiles files, const std::string& device,
+                         const std::vector<CorpusSpec>& corpora) {
   const auto model = TokenClassifierModel::load(std::move(files), device, "evaluate", kLabelsWords);
-  const TaggedCorpus corpus = load_held_out(model->config, corpora, *model->tokenizers.source);
+  const TaggedCorpus corpus = load_held_out_tags(model->config, corpora, *model->tokenizers.source);
   warn_of_dropped(corpus.counts);
   const CrossEntropyOptions options;
   const Labelled labelled = label_all(*model, corpus, &options, {});
@@ -232,7 +232,7 @@ extern const Task kTokenClassification(
      .abilities = kLabelsWords,
      .metrics = {"f1", "precision", "recall", "accuracy", "nll", "loss"},
      .bind_corpus = bind_tagged},
-    {{&kTaggedExamples, {&kTokenClassifierModel}, make_supervised<TokenKind>, evaluate}});
+    {{&kTaggedExamples, {&kTokenClassifierModel}, make_supervised<TokenKind>, evaluate_tags}});
 
 std::vector<std::vector<WordLabel>> label_words(const TokenClassifierModel& model,
                                                 const TaggedCorpus& corpus,
