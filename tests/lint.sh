@@ -4,7 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake/install-packages.sh lint
-cmake --preset release -B build/lint -DBUILD_TESTING=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+cmake --preset release -B build/lint -DBUILD_TESTING=OFF -DTAPESTRY_BATCHES=OFF \
+  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 files=("$@")
 if [ $# -eq 0 ]; then
   mapfile -t files < <(git ls-files core autograd nn optim data apps | grep '\.cpp$' | grep -v '^core/cuda/')
