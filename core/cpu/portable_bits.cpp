@@ -18,6 +18,8 @@ void choose_portable_bits() {
   chosen = true;
 }
 
+void choose_machine_bits() { chosen = false; }
+
 bool has_portable_bits() { return chosen; }
 
 std::string why_no_portable_bits() {

@@ -11,6 +11,8 @@ namespace tapestry {
 /// have one order on all of them anyway. Of this process: once on, it stays on. To be called before
 /// the first kernel whose bits matter. Throws Error(kConfig) with why_no_portable_bits().
 void choose_portable_bits();
+/// Back to the bits of the machine, for tests.
+void choose_machine_bits();
 bool has_portable_bits();
 
 /// Why this processor cannot give them: it, or TAPESTRY_VECTORS, has no fused multiply-add. Empty:

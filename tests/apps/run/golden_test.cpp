@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <list>
 #include <regex>
 #include <set>
 
@@ -13,6 +14,7 @@
 #include "core/cpu/vector_target.h"
 #include "tests/apps/run/kept_results.h"
 #include "tests/apps/tiny_runs.h"
+#include "tests/environment_variable.h"
 #include "tests/golden.h"
 
 namespace tapestry {
@@ -24,13 +26,19 @@ constexpr const char* kVectors = "AVX2";
 
 bool has_vectors() { return vector_target().starts_with("AVX"); }
 
-/// Every AVX2 processor has these kernels, so that all of them give the same figures.
-void choose_kernels() {
-  if (!has_vectors()) return;
-  setenv("OPENBLAS_CORETYPE", "Haswell", 1);
-  setenv("TAPESTRY_VECTORS", kVectors, 1);
-  setenv("TAPESTRY_BFLOAT16", "float32", 1);
-}
+/// Chooses kernels that every AVX2 processor has, so that all of them give the same figures.
+class ChosenKernels {
+ public:
+  ChosenKernels() {
+    if (!has_vectors()) return;
+    variables_.emplace_back("OPENBLAS_CORETYPE", "Haswell");
+    variables_.emplace_back("TAPESTRY_VECTORS", kVectors);
+    variables_.emplace_back("TAPESTRY_BFLOAT16", "float32");
+  }
+
+ private:
+  std::list<EnvironmentVariable> variables_;
+};
 
 /// What the bits of a training depend on, beside its config. The program has the options of this
 /// one.
@@ -126,7 +134,7 @@ std::vector<std::string> shipped_names() {
 class GoldenWeights : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenWeights, AreThoseOfTheFile) {
-  choose_kernels();
+  const ChosenKernels kernels;
   const TinyRunFolder folder("golden-" + GetParam());
   const std::string yaml = read_file(project_file(concat("configs/", GetParam(), ".yaml")));
   folder.write(GetParam() + ".yaml", yaml);
@@ -187,8 +195,6 @@ void expect_same_answers(const std::string& ours, const std::string& theirs) {
 //   TAPESTRY_BINARY=<that program> TAPESTRY_WRITE_GOLDEN=1 apps_tests --gtest_filter='*GoldenRun*'
 class GoldenRun : public testing::TestWithParam<std::string> {
  protected:
-  GoldenRun() { choose_kernels(); }
-
   /// What the run says, and the loss that it has ten updates later.
   std::map<std::string, std::string> answers() const {
     std::map<std::string, std::string> all;
@@ -202,6 +208,7 @@ class GoldenRun : public testing::TestWithParam<std::string> {
     return all;
   }
 
+  const ChosenKernels kernels_;
   TinyRunFolder folder_{concat("golden-run-", GetParam())};
 };
 

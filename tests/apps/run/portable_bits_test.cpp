@@ -2,13 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
+#include <optional>
 
 #include "core/cpu/portable_bits.h"
 #include "core/cpu/vector_target.h"
 #include "tests/apps/run/kept_results.h"
 #include "tests/apps/tiny_runs.h"
+#include "tests/environment_variable.h"
 #include "tests/golden.h"
 
 namespace tapestry {
@@ -19,17 +20,14 @@ using testing::HasSubstr;
 /// What the processors differ in, from the best that this one has on: the vectors, OpenBLAS's core,
 /// and what multiplies bfloat16.
 struct Kernels {
-  std::string vectors, core, bfloat16;
+  std::string vectors;
+  std::optional<std::string> core = {}, bfloat16 = {};
 };
 std::vector<Kernels> kernels_of_this_processor() {
-  std::vector<Kernels> all = {{vector_target(), "", ""}};
+  std::vector<Kernels> all = {{vector_target()}};
   if (vector_target() == "AVX3") all.push_back({"AVX2", "Haswell", "float32"});
   if (vector_target().starts_with("AVX")) all.push_back({"AVX2", "Sandybridge", "amx_emulated"});
   return all;
-}
-
-void set_or_unset(const char* name, const std::string& value) {
-  value.empty() ? unsetenv(name) : setenv(name, value.c_str(), 1);
 }
 
 using TaskAndType = std::pair<std::string, std::string>;
@@ -41,9 +39,9 @@ class PortableBits : public testing::TestWithParam<TaskAndType> {
 
   /// The hash of the weights after some updates, and all answers of the run.
   std::string results_with(const Kernels& kernels) {
-    setenv("TAPESTRY_VECTORS", kernels.vectors.c_str(), 1);
-    set_or_unset("OPENBLAS_CORETYPE", kernels.core);
-    set_or_unset("TAPESTRY_BFLOAT16", kernels.bfloat16);
+    const EnvironmentVariable vectors("TAPESTRY_VECTORS", kernels.vectors);
+    const EnvironmentVariable core("OPENBLAS_CORETYPE", kernels.core);
+    const EnvironmentVariable bfloat16("TAPESTRY_BFLOAT16", kernels.bfloat16);
     const auto& [task, dtype] = GetParam();
     std::filesystem::remove_all(folder_.path("run"));
     EXPECT_EQ(
@@ -67,7 +65,8 @@ TEST_P(PortableBits, AreThoseOfEveryProcessor) {
   const std::vector<Kernels> all = kernels_of_this_processor();
   const std::string results = results_with(all.front());
   for (const Kernels& kernels : all) {
-    EXPECT_EQ(results_with(kernels), results) << kernels.vectors << ' ' << kernels.core;
+    EXPECT_EQ(results_with(kernels), results)
+        << kernels.vectors << ' ' << kernels.core.value_or("");
   }
   GoldenFile golden("portable.txt", "Task, dtype, and hash of the weights after 12 updates.");
   const auto& [task, dtype] = GetParam();

@@ -267,6 +267,7 @@ class PortableDecoding : public ::testing::TestWithParam<NamedOptions> {
     if (const std::string why = why_no_portable_bits(); !why.empty()) GTEST_SKIP() << why;
     choose_portable_bits();
   }
+  void TearDown() override { choose_machine_bits(); }
 };
 
 // With portable bits a step with caches has the bits of a whole text, and a search finds the
