@@ -313,6 +313,13 @@ inline bool can_start_ranks() {
          std::system("command -v mpirun >/dev/null") == 0;
 }
 
+/// The arguments of both.
+inline std::vector<std::string> operator+(std::vector<std::string> a,
+                                          const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 /// A folder with the data and <task>.yaml of each experiment, in which the binary runs.
 class TinyRunFolder {
  public:

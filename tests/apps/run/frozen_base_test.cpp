@@ -11,11 +11,6 @@ namespace {
 using testing::HasSubstr;
 using Tensors = std::map<std::string, Tensor>;
 
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 std::vector<std::string> lora(const std::string& base) {
   return {"training.lora={rank: 2, target: [\"*\"], base: " + base + "}"};
 }

@@ -41,11 +41,6 @@ const std::vector<std::string> kStandStill = {"training.max_steps=1", "training.
                                               "training.learning_rate=1e-20",
                                               "training.optimizer={name: adamw, weight_decay: 0}"};
 
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 TEST_F(TransferTest, AClassifierTakesOverTheTrunkOfAMaskedModel) {
   pretrain("mlm", "mlm");
   ASSERT_EQ(train("classification", "run", kStandStill + std::vector<std::string>{"init_from=mlm"}),

@@ -113,14 +113,14 @@ constexpr const char* kMergeFile =
     "tapestry bpe 1\nnormalization identity\nbyte_fallback false\nmask false\nsentinels 0\n"
     "characters 6\nU+0065\nU+006C\nU+006F\nU+0072\nU+0077\nU+2581\n"
     "merges 5\n\u2581 l\no w\n\u2581l ow\ne r\now er\n";
-const std::vector<std::pair<std::string, std::string>> kMerges = {
+const std::vector<std::pair<std::string, std::string>> kFewMerges = {
     {"\u2581", "l"}, {"o", "w"}, {"\u2581l", "ow"}, {"e", "r"}, {"ow", "er"}};
 
 TEST(MergeSamplerTest, DrawsAsThePaperSays) {
   const auto tokenizer = load_tokenizer(kMergeFile, "file");
   for (const double p : {0.1, 0.5}) {
     Shares expected;
-    Dropout(kMerges, p).walk({"\u2581", "l", "o", "w", "e", "r"}, 1, expected);
+    Dropout(kFewMerges, p).walk({"\u2581", "l", "o", "w", "e", "r"}, 1, expected);
     EXPECT_GT(expected.size(), 8);
     expect_near(shares_of(*tokenizer, {.dropout = p}, "lower"), expected);
   }

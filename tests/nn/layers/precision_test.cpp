@@ -38,8 +38,8 @@ struct Kind<LanguageModel> {
 
 // A model that remembers every loss and gradient of its training.
 template <class Model>
-struct Learner {
-  explicit Learner(DType dtype, Precision precision = Precision::kFull)
+struct PreciseLearner {
+  explicit PreciseLearner(DType dtype, Precision precision = Precision::kFull)
       : store(5, dtype, {}, precision), model(Kind<Model>::make(store.root())) {
     test::disturb(store);
   }
@@ -62,7 +62,7 @@ constexpr int kSteps = 3;
 
 template <class Model>
 std::vector<test::Pass> without_another(DType dtype) {
-  Learner<Model> learner(dtype);
+  PreciseLearner<Model> learner(dtype);
   for (int i = 0; i < kSteps; ++i) learner.step();
   return learner.passes;
 }
@@ -73,7 +73,7 @@ using Models = testing::Types<EncoderDecoder, RnnAttention, LanguageModel>;
 TYPED_TEST_SUITE(TwoTypes, Models);
 
 TYPED_TEST(TwoTypes, TrainSideBySideAsEachDoesWithoutTheOther) {
-  Learner<TypeParam> full(DType::kFloat32), mixed(DType::kBFloat16);
+  PreciseLearner<TypeParam> full(DType::kFloat32), mixed(DType::kBFloat16);
   for (int i = 0; i < kSteps; ++i) {
     full.step();
     mixed.step();
@@ -100,7 +100,7 @@ class Bf16x3OnTiles : public testing::Test {
 TYPED_TEST_SUITE(Bf16x3OnTiles, Models);
 
 TYPED_TEST(Bf16x3OnTiles, TrainsNearFloat32) {
-  Learner<TypeParam> full(DType::kFloat32), split(DType::kFloat32, Precision::kBf16x3);
+  PreciseLearner<TypeParam> full(DType::kFloat32), split(DType::kFloat32, Precision::kBf16x3);
   for (int i = 0; i < kSteps; ++i) {
     full.step();
     split.step();

@@ -384,7 +384,7 @@ TEST(LargerModel, SameBitsForAnyNumberOfThreads) {
   EXPECT_TRUE(same_bits(one, pass_of(built, batch, 3)));
 }
 
-ModelOptions latent_options() {
+ModelOptions latent_variant() {
   ModelOptions options = post_norm_options();
   options.kv_latent_size = 6;
   options.q_latent_size = 10;
@@ -394,7 +394,7 @@ ModelOptions latent_options() {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Variants,
                          ::testing::Values(post_norm_options(), pre_norm_options(),
-                                           latent_options()),
+                                           latent_variant()),
                          [](const auto& info) {
                            if (info.param.kv_latent_size > 0) return std::string("latent");
                            return info.param.norm_position == NormPosition::kPost

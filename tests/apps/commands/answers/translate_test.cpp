@@ -18,7 +18,7 @@ using testing::StartsWith;
 using Json = nlohmann::json;
 using Lines = std::vector<std::string>;
 
-const std::string kInput = "ba ce di\n\nlo mu ha ba\nfo\n";
+const std::string kSentences = "ba ce di\n\nlo mu ha ba\nfo\n";
 
 /// The models are trained once, when they are first asked for.
 class TranslateTest : public testing::Test {
@@ -53,10 +53,11 @@ class TranslateTest : public testing::Test {
                    {"model={type: rnn_attention, hidden_size: 24, encoder_layers: 1, "
                     "decoder_layers: 1}"});
   }
-  static Lines translate(const std::string& options, const std::string& input = kInput) {
+  static Lines translate(const std::string& options, const std::string& input = kSentences) {
     return lines_of(folder_->output(concat("translate ", options), input));
   }
-  static std::vector<Json> objects(const std::string& options, const std::string& input = kInput) {
+  static std::vector<Json> objects(const std::string& options,
+                                   const std::string& input = kSentences) {
     std::vector<Json> all;
     for (const std::string& line : translate(options + " --detail jsonl", input)) {
       all.push_back(Json::parse(line));
@@ -108,7 +109,7 @@ TEST_F(TranslateTest, MatricesMayBeRounded) {
   for (const char* options : {" --weights int8,1,0", " --weights 1,0 --weights int8"}) {
     EXPECT_EQ(translate(both + options), translate(model + " --weights int8"));
   }
-  const auto outcome = folder_->run(concat("translate --weights int3 ", model), kInput);
+  const auto outcome = folder_->run(concat("translate --weights int3 ", model), kSentences);
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err,
               HasSubstr("--weights: expected float32, bfloat16, int8, int4 or numbers, "
@@ -187,10 +188,11 @@ TEST_F(TranslateTest, ScoreAveragesTheProbabilitiesOfEachToken) {
 TEST_F(TranslateTest, EnsemblesOfTextModelsContinueAndScore) {
   const std::string a = trained("clm", "clm"), b = trained("clm2", "clm", {"seed=2"});
   const std::string alone = concat("generate --no-do-sample --model ", a, " ");
-  EXPECT_EQ(folder_->output(concat(alone, "--model ", a), kInput), folder_->output(alone, kInput));
+  EXPECT_EQ(folder_->output(concat(alone, "--model ", a), kSentences),
+            folder_->output(alone, kSentences));
   const std::string sampled = concat("generate --seed 3 --model ", a, " ");
-  EXPECT_EQ(folder_->output(concat(sampled, "--model ", a), kInput),
-            folder_->output(sampled, kInput));
+  EXPECT_EQ(folder_->output(concat(sampled, "--model ", a), kSentences),
+            folder_->output(sampled, kSentences));
   folder_->write("lines", "ba ce\n");
   const auto score = [&](const std::string& models) {
     return std::stod(folder_->output(concat("score --target lines ", models)));
@@ -205,14 +207,15 @@ TEST_F(TranslateTest, EnsemblesOfTextModelsContinueAndScore) {
 
 TEST_F(TranslateTest, WhatDoesNotFitTogetherIsRefused) {
   trained("small", "translation", {"tokenizer.vocab_size=38"});
-  auto outcome = folder_->run(concat("translate --model ", one(), " --model small"), kInput);
+  auto outcome = folder_->run(concat("translate --model ", one(), " --model small"), kSentences);
   EXPECT_EQ(outcome.code, 3);
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(outcome.err, StartsWith("error: [tokenizer] one/best and small/best must have the "
                                       "same vocabulary, got 40 and 38 pieces; "));
   for (const char* weights : {"1", "1,2,3", "-1,2", "0,0"}) {
     outcome = folder_->run(
-        concat("translate --model ", one(), " --model ", two(), " --weights=", weights), kInput);
+        concat("translate --model ", one(), " --model ", two(), " --weights=", weights),
+        kSentences);
     EXPECT_EQ(outcome.code, 2) << weights;
     EXPECT_THAT(outcome.err,
                 StartsWith("error: [ensemble] expected 2 weights, one for each model"));
@@ -375,8 +378,8 @@ TEST_F(TranslateTest, AlignmentsAreThoseOfTheAttention) {
       }
     }
   }
-  const auto outcome =
-      folder_->run(concat("translate --alignments - --alignment-layer 2 --model ", one()), kInput);
+  const auto outcome = folder_->run(
+      concat("translate --alignments - --alignment-layer 2 --model ", one()), kSentences);
   EXPECT_EQ(outcome.code, 2);
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err, "error: [attention] expected a layer of the decoder in [1, 1], got 2.\n");
