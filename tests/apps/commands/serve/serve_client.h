@@ -27,9 +27,9 @@ struct HttpAnswer {
 };
 
 // A connection to 127.0.0.1.
-class Connection {
+class ClientConnection {
  public:
-  explicit Connection(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit ClientConnection(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(port));
@@ -38,9 +38,9 @@ class Connection {
     const timeval patience{60, 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
-  ~Connection() { close(socket_); }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
+  ~ClientConnection() { close(socket_); }
+  ClientConnection(const ClientConnection&) = delete;
+  ClientConnection& operator=(const ClientConnection&) = delete;
 
   void send(const std::string& bytes) const {
     [[maybe_unused]] const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -130,7 +130,7 @@ class ServerProcess {
     return send(request_text("POST", path, body.dump(), headers));
   }
   HttpAnswer send(const std::string& bytes) const {
-    const Connection connection(port_);
+    const ClientConnection connection(port_);
     connection.send(bytes);
     return connection.receive();
   }

@@ -23,10 +23,10 @@ TEST_F(ServeTest, SlowAndSilentClientsTakeNothingFromOthers) {
                                   "--read-timeout", "30"});
   const ServedJson question = {{"q", sentences()[0]}};
   const std::string expected = server.post("/translate", question).body;
-  std::vector<std::unique_ptr<Connection>> slow;
+  std::vector<std::unique_ptr<ClientConnection>> slow;
   const std::string request = request_text("POST", "/translate", question.dump(), kJsonHeader);
   for (int i = 0; i < 600; ++i) {
-    slow.push_back(std::make_unique<Connection>(server.port()));
+    slow.push_back(std::make_unique<ClientConnection>(server.port()));
     ASSERT_TRUE(slow.back()->connected()) << i;
     if (i % 2 == 1) slow.back()->send(request.substr(0, request.size() / 2));
     if (i % 100 != 99) continue;
@@ -42,11 +42,11 @@ TEST_F(ServeTest, SlowAndSilentClientsTakeNothingFromOthers) {
 
 TEST_F(ServeTest, AReaderWhoTakesNoAnswerHoldsNoThread) {
   ServerProcess server(*folder_, {"--model", model("clm"), "--max-queue", "1"});  // 17 threads
-  std::vector<std::unique_ptr<Connection>> silent;
+  std::vector<std::unique_ptr<ClientConnection>> silent;
   std::string many;
   for (int i = 0; i < 200; ++i) many += "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
   for (int i = 0; i < 40; ++i) {
-    silent.push_back(std::make_unique<Connection>(server.port()));
+    silent.push_back(std::make_unique<ClientConnection>(server.port()));
     silent.back()->send(many);
   }
   for (int i = 0; i < 5; ++i) EXPECT_EQ(server.get("/v1/models").status, 200);
@@ -55,7 +55,7 @@ TEST_F(ServeTest, AReaderWhoTakesNoAnswerHoldsNoThread) {
 
 TEST_F(ServeTest, ARequestThatDoesNotArriveInTimeIsToldSo) {
   ServerProcess server(*folder_, {"--model", model("clm"), "--read-timeout", "0.2"});
-  const Connection slow(server.port()), idle(server.port());
+  const ClientConnection slow(server.port()), idle(server.port());
   slow.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{");
   const HttpAnswer answer = slow.receive();
   EXPECT_EQ(answer.status, 408);
@@ -70,14 +70,14 @@ TEST_F(ServeTest, RequestsOfAConnectionAreAnsweredInTheirOrder) {
   ServerProcess server(*folder_, {"--model", model("translation")});
   std::string requests;
   for (int i = 0; i < 3; ++i) requests += "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
-  const Connection client(server.port());
+  const ClientConnection client(server.port());
   client.send(requests + request_text("GET", "/nowhere"));
   const std::string all = client.receive().body;
   size_t at = 0;
   for (int i = 0; i < 2; ++i) at = all.find("200 OK", at + 1);
   EXPECT_LT(at, all.find("404")) << all;
   // A client that waits for leave to send its body gets it, and then one answer.
-  const Connection waits(server.port());
+  const ClientConnection waits(server.port());
   waits.send(concat("POST /translate HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", kJsonHeader,
                     "Expect: 100-continue\r\nContent-Length: 9\r\n\r\n"));
   EXPECT_EQ(waits.receive_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -97,7 +97,7 @@ TEST_F(ServeTest, RequestsOfAConnectionAreAnsweredInTheirOrder) {
 TEST_F(ServeTest, AnswersThatNobodyWaitsForAreNotComputed) {
   ServerProcess server(*folder_, {"--model", model("endless"), "--timeout", "600"});
   {
-    const Connection client(server.port());
+    const ClientConnection client(server.port());
     client.send(request_text(
         "POST", "/v1/completions",
         ServedJson{{"prompt", "a"}, {"max_tokens", 4000}, {"n", 100}, {"temperature", 1}}.dump(),

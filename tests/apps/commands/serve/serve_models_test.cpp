@@ -50,7 +50,7 @@ TEST_F(ServeTest, SighupReadsTheModelsAgain) {
   };
   EXPECT_EQ(translated(), line_of(first));
   // An answer that runs ends as it would have.
-  const Connection client(server.port());
+  const ClientConnection client(server.port());
   client.send(request_text("POST", "/v1/completions",
                            ServedJson{{"prompt", sentences()[0].substr(0, 8)},
                                       {"max_tokens", 400},

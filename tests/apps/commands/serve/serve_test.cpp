@@ -103,7 +103,7 @@ TEST_F(ServeTest, RefusesWhatItCannotAnswer) {
   EXPECT_THAT(error(server.post("/translate", {{"q", five}}, key)),
               HasSubstr("429 \"the queue is full: at most 4 texts"));
   // Behind a body that nobody wants comes the next request.
-  const Connection client(server.port());
+  const ClientConnection client(server.port());
   client.send("POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
   EXPECT_THAT(client.receive_until("openapi.json.\"}"), HasSubstr("404"));
   client.send(request_text("GET", "/health"));
@@ -302,7 +302,7 @@ TEST_F(ServeTest, AnswersThatRunAreFinishedAfterSigterm) {
                         {"temperature", 1}};
   // The first part of a stream says that the answer runs.
   const auto ask_and_end = [&](ServerProcess& server) {
-    const Connection client(server.port());
+    const ClientConnection client(server.port());
     client.send(request_text("POST", "/v1/completions", request.dump()));
     client.receive_until("data: ");
     server.signal(SIGTERM);
