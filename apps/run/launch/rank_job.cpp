@@ -76,27 +76,49 @@ Words environment_of(const RankJob& job) {
   _exit(kNoProgram);
 }
 
-// Processes whose parent died have this one as their parent then (PR_SET_CHILD_SUBREAPER).
-std::vector<pid_t> own_children() {
-  std::vector<pid_t> children;
+struct LivingProcess {
+  pid_t id = 0, parent = 0;
+  char state = 0;
+};
+
+std::vector<LivingProcess> all_processes() {
+  std::vector<LivingProcess> all;
   std::error_code gone;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
     const std::string name = entry.path().filename();
-    pid_t process = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
+    LivingProcess process;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process.id);
     if (error != std::errc() || *end != '\0') continue;
     std::string status;
     std::getline(std::ifstream(entry.path() / "stat"), status);
-    pid_t parent = 0;
-    char state = 0;
     const size_t after_name = status.rfind(')');
     if (after_name == std::string::npos) continue;
-    if (std::sscanf(status.c_str() + after_name + 1, " %c %d", &state, &parent) == 2 &&
-        parent == getpid()) {
-      children.push_back(process);
+    if (std::sscanf(status.c_str() + after_name + 1, " %c %d", &process.state, &process.parent) ==
+        2) {
+      all.push_back(process);
     }
   }
+  return all;
+}
+
+// Processes whose parent died have this one as their parent then (PR_SET_CHILD_SUBREAPER).
+std::vector<pid_t> own_children() {
+  std::vector<pid_t> children;
+  for (const LivingProcess& process : all_processes()) {
+    if (process.parent == getpid()) children.push_back(process.id);
+  }
   return children;
+}
+
+/// Whether this program runs below that process.
+bool has_rank(pid_t above, const std::vector<LivingProcess>& all) {
+  return std::ranges::any_of(all, [&](const LivingProcess& process) {
+    if (process.parent != above || process.state == 'Z') return false;
+    std::error_code unreadable;
+    return std::filesystem::equivalent(concat("/proc/", process.id, "/exe"), "/proc/self/exe",
+                                       unreadable) ||
+           has_rank(process.id, all);
+  });
 }
 
 /// The process of a job, its stderr, and what it leaves behind.
@@ -133,6 +155,15 @@ class Process {
   bool has_ended() const { return ended_; }
   int code() const { return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_); }
   void ask_to_save() const { kill(process_, SIGUSR1); }
+
+  /// Kills it if it has had no rank for that many seconds. Looks a few times in them.
+  void end_without_ranks(double patience) {
+    const double now = steady_seconds();
+    if (now < looked_ + patience / 10) return;
+    looked_ = now;
+    if (has_rank(process_, all_processes())) had_rank_ = now;
+    if (now > had_rank_ + patience) kill(process_, SIGKILL);
+  }
 
   /// Looks once for a child that has ended (`options` of waitpid). False if there is none.
   bool collect(int options) {
@@ -184,6 +215,7 @@ class Process {
   pid_t process_ = -1;
   int from_ = -1, status_ = 0;
   bool ended_ = false;
+  double had_rank_ = steady_seconds(), looked_ = had_rank_;
 };
 
 }  // namespace
@@ -196,6 +228,7 @@ RankJobEnd run_rank_job(const RankJob& job) {
     process.copy(end.messages);
     while (process.collect(WNOHANG)) {
     }
+    if (!process.has_ended()) process.end_without_ranks(job.patience);
   }
   process.end_orphans();
   while (process.copy(end.messages)) {
