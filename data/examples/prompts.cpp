@@ -28,7 +28,7 @@ int64_t length_before(const PromptCorpus& corpus, int64_t i) {
   return std::ssize(corpus.special.beginning_of(prompt)) + std::ssize(prompt);
 }
 
-int64_t prompt_length(const PromptCorpus& corpus, int64_t i) {
+int64_t prompt_row_length(const PromptCorpus& corpus, int64_t i) {
   return length_before(corpus, i) + std::ssize(answer_of(corpus, i));
 }
 
@@ -78,7 +78,7 @@ PromptBatch PromptBatches::next() {
   batch.indices.assign(examples.begin(), examples.end());
   int64_t width = 0;
   for (const int64_t i : examples) {
-    const int64_t length = prompt_length(*corpus_, i);
+    const int64_t length = prompt_row_length(*corpus_, i);
     width = std::max(width, length);
     batch.tokens += length;
     batch.answer_tokens += std::ssize(answer_of(*corpus_, i)) + 1;
@@ -99,7 +99,7 @@ PromptBatch PromptBatches::next() {
     const int64_t before = length_before(*corpus_, i);
     int32_t* const target = batch.targets.data<int32_t>() + row * width + before - 1;
     *std::copy(answer.begin(), answer.end(), target) = end_of(*corpus_, i);
-    batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(prompt_length(*corpus_, i));
+    batch.lengths.data<int32_t>()[row] = static_cast<int32_t>(prompt_row_length(*corpus_, i));
     batch.prompt_lengths.data<int32_t>()[row] = static_cast<int32_t>(before);
   }
   return batch;
