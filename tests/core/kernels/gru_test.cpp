@@ -25,12 +25,6 @@ struct Cell {
   double by_h() const { return z; }
 };
 
-// BFloat16: float's arithmetic on the same numbers, and one rounding, by half a unit.
-template <class T>
-double units(double of_wider) {
-  return std::is_same_v<T, BFloat16> ? 0.51 : of_wider;
-}
-
 constexpr int64_t kGruRows = 3;
 
 // Gates of x and of the state in wider rows; row 1 has ended.
@@ -104,8 +98,8 @@ TYPED_TEST(GruTest, EqualsTheFormulas) {
           s[0] = cell.r, s[size] = cell.z, s[2 * size] = cell.n, s[3 * size] = cell.hn;
         }
       }
-      expect_close(out, expected, units<T>(10));
-      expect_close(saved, expected_saved, units<T>(10));
+      expect_close(out, expected, one_rounding_or<T>(10));
+      expect_close(saved, expected_saved, one_rounding_or<T>(10));
       EXPECT_EQ(out, plain);
     }
   });
@@ -130,7 +124,7 @@ TYPED_TEST(GruTest, StartsFromZero) {
       expected.push_back(row == 1 ? 0 : cell.out());
     }
   }
-  expect_close(out, expected, units<T>(10));
+  expect_close(out, expected, one_rounding_or<T>(10));
 }
 
 TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
@@ -174,9 +168,9 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
         args.dh = {to_h.data(), size};
         args.dx_write = args.dh_gates_write = args.dh_write = write;
         kernels::gru_step_backward(TestDevice{}, step.shape, args);
-        expect_close(to_x, delivered(dx, widen(before), write), units<T>(20));
-        expect_close(to_hg, delivered(dhg, widen(before), write), units<T>(20));
-        expect_close(to_h, delivered(dh, widen(state_before), write), units<T>(20));
+        expect_close(to_x, delivered(dx, widen(before), write), one_rounding_or<T>(20));
+        expect_close(to_hg, delivered(dhg, widen(before), write), one_rounding_or<T>(20));
+        expect_close(to_h, delivered(dh, widen(state_before), write), one_rounding_or<T>(20));
       }
       // In place, as a loop over the steps does it.
       Values<T> carry = more;
@@ -187,7 +181,7 @@ TYPED_TEST(GruTest, BackwardEqualsTheFormulas) {
       args.d_out_more = {carry.data(), size};
       args.dh = {carry.data(), size};
       kernels::gru_step_backward(TestDevice{}, step.shape, args);
-      expect_close(carry, dh, units<T>(20));
+      expect_close(carry, dh, one_rounding_or<T>(20));
     }
   });
 }

@@ -148,6 +148,13 @@ void expect_close(const Values<T>& actual, const std::vector<double>& expected, 
   }
 }
 
+/// Units for expect_close() where bfloat16 does float's arithmetic on the same numbers and rounds
+/// once, by half a unit.
+template <class T>
+double one_rounding_or(double units_of_wider) {
+  return std::is_same_v<T, BFloat16> ? 0.51 : units_of_wider;
+}
+
 /// Expects the same bits on the CPU. On a GPU, where a product may use another algorithm for other
 /// outputs, expects the same numbers.
 template <class T>

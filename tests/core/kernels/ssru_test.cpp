@@ -34,12 +34,6 @@ struct Recurrence {
   SsruShape shape;
 };
 
-// BFloat16: float's arithmetic on the same numbers, and one rounding, by half a unit.
-template <class T>
-double wider_units(double of_wider) {
-  return std::is_same_v<T, BFloat16> ? 0.51 : of_wider;
-}
-
 template <class T>
 class SsruTest : public FloatingTest<T> {};
 TYPED_TEST_SUITE(SsruTest, DeviceTypes);
@@ -62,8 +56,8 @@ TYPED_TEST(SsruTest, EqualsTheFormulas) {
         Values<T> c(states.size()), h(out.size()), plain(out.size());
         kernels::ssru(TestDevice{}, r.shape, r.forward(c.data(), h.data()));
         kernels::ssru(TestDevice{}, r.shape, r.forward(nullptr, plain.data()));
-        expect_close(c, states, wider_units<T>(20));
-        expect_close(h, out, wider_units<T>(20));
+        expect_close(c, states, one_rounding_or<T>(20));
+        expect_close(h, out, one_rounding_or<T>(20));
         EXPECT_EQ(h, plain);
       }
     }
@@ -92,7 +86,7 @@ TYPED_TEST(SsruTest, GoesOnFromEarlierStates) {
         expected.push_back(f * before + (1 - f) * r.value(row, i));
       }
     }
-    expect_close(c, expected, wider_units<T>(20));
+    expect_close(c, expected, one_rounding_or<T>(20));
   }
 }
 
@@ -129,8 +123,8 @@ TYPED_TEST(SsruTest, BackwardEqualsTheFormulas) {
           kernels::ssru_backward(TestDevice{}, r.shape,
                                  SsruBackward<T>{r.x.data(), r.bias.data(), c.data(), dy.data(),
                                                  to_x.data(), write, to_bias.data()});
-          expect_close(to_x, delivered(dx, widen(old), write), wider_units<T>(30));
-          expect_close(to_bias, d_bias, wider_units<T>(30));
+          expect_close(to_x, delivered(dx, widen(old), write), one_rounding_or<T>(30));
+          expect_close(to_bias, d_bias, one_rounding_or<T>(30));
           Values<T> only_bias(3 * size);
           kernels::ssru_backward(TestDevice{}, r.shape,
                                  SsruBackward<T>{r.x.data(), r.bias.data(), c.data(), dy.data(),

@@ -10,11 +10,7 @@ namespace tapestry {
 namespace {
 
 using test::distance;
-using test::kVocabulary;
-
-Tensor some_ids(int64_t length, uint32_t stream) {
-  return test::uniform_ids({2, length}, stream, 4, kVocabulary);
-}
+using test::some_ids;
 
 // ---- final_norm
 

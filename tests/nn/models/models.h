@@ -36,6 +36,11 @@ inline ModelOptions pre_norm_options() {
 
 inline constexpr int64_t kVocabulary = 19;
 
+/// [2, length], without special tokens.
+inline Tensor some_ids(int64_t length, uint32_t stream) {
+  return uniform_ids({2, length}, stream, 4, kVocabulary);
+}
+
 /// GPT-2, small: learned positions, pre-norm, a tied classifier.
 inline ModelOptions gpt2_options() {
   ModelOptions options;

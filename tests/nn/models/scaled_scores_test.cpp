@@ -9,11 +9,7 @@ namespace tapestry {
 namespace {
 
 using test::distance;
-using test::kVocabulary;
-
-Tensor ids_of(int64_t length, uint32_t stream) {
-  return test::uniform_ids({2, length}, stream, 4, kVocabulary);
-}
+using test::some_ids;
 
 void scale_rows(const Tensor& matrix, int64_t rows, double factor) {
   const int64_t columns = matrix.numel() / matrix.shape()[0];
@@ -55,7 +51,7 @@ TEST(AttentionScale, MultipliesTheScores) {
       scale_rows(p.var.value(), queries, 0.7 * std::sqrt(6));
     }
   }
-  const Tensor source = ids_of(7, 2), target = ids_of(5, 3);
+  const Tensor source = some_ids(7, 2), target = some_ids(5, 3);
   const Tensor wanted = logits_of(plain.model, source, target);
   EXPECT_LT(distance(logits_of(scaled.model, source, target), wanted), 1e-12);
   expect_steps(scaled.model, source, target, wanted);
@@ -67,7 +63,7 @@ TEST(LogitScale, MultipliesTheLogitsOfATranslation) {
   options.logit_scale = 0.25;
   const test::SmallModel scaled(options);
   copy_parameters(plain.store, scaled.store);
-  const Tensor source = ids_of(7, 2), target = ids_of(5, 3);
+  const Tensor source = some_ids(7, 2), target = some_ids(5, 3);
   const Tensor wanted = (0.25 * Var(logits_of(plain.model, source, target))).value();
   EXPECT_LT(distance(logits_of(scaled.model, source, target), wanted), 1e-12);
   expect_steps(scaled.model, source, target, wanted);
@@ -83,7 +79,7 @@ TEST(LogitScale, MultipliesTheLogitsOfACausalModel) {
   options.logit_scale = 0.25;
   const test::SmallLanguageModel scaled(options, /*causal=*/true);
   copy_parameters(plain.store, scaled.store);
-  const Tensor ids = ids_of(9, 1);
+  const Tensor ids = some_ids(9, 1);
   const Tensor wanted = (0.25 * plain.model.logits(plain.model.hidden(ids))).value();
   EXPECT_LT(distance(scaled.model.logits(scaled.model.hidden(ids)).value(), wanted), 1e-12);
   LanguageModel::State state = test::started(scaled.model, ids, 8);
@@ -100,7 +96,7 @@ TEST(LogitSoftcap, BoundsTheLogitsOfATranslation) {
   options.logit_softcap = 0.5;
   const test::SmallModel capped(options);
   copy_parameters(plain.store, capped.store);
-  const Tensor source = ids_of(7, 2), target = ids_of(5, 3);
+  const Tensor source = some_ids(7, 2), target = some_ids(5, 3);
   const Tensor wanted = softcap(Var(logits_of(plain.model, source, target)), 0.5).value();
   EXPECT_LT(distance(logits_of(capped.model, source, target), wanted), 1e-12);
   expect_steps(capped.model, source, target, wanted);
@@ -112,7 +108,7 @@ TEST(LogitSoftcap, BoundsTheLogitsOfACausalModel) {
   options.logit_softcap = 0.5;
   const test::SmallLanguageModel capped(options, /*causal=*/true);
   copy_parameters(plain.store, capped.store);
-  const Tensor ids = ids_of(9, 1);
+  const Tensor ids = some_ids(9, 1);
   const Tensor wanted = softcap(plain.model.logits(plain.model.hidden(ids)), 0.5).value();
   EXPECT_LT(distance(capped.model.logits(capped.model.hidden(ids)).value(), wanted), 1e-12);
   LanguageModel::State state = test::started(capped.model, ids, 8);
@@ -130,7 +126,7 @@ TEST(AttentionSoftcap, IsInEveryAttentionAndStep) {
   options.attention_softcap = 0.3;
   const test::SmallModel capped(options);
   copy_parameters(plain.store, capped.store);
-  const Tensor source = ids_of(7, 2), target = ids_of(5, 3);
+  const Tensor source = some_ids(7, 2), target = some_ids(5, 3);
   const Tensor wanted = logits_of(capped.model, source, target);
   EXPECT_GT(distance(logits_of(plain.model, source, target), wanted), 1e-3);
   expect_steps(capped.model, source, target, wanted);
