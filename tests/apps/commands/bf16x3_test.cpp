@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "tests/apps/tiny_runs.h"
+#include "tests/environment_variable.h"
 
 namespace tapestry {
 namespace {
@@ -13,9 +15,11 @@ using testing::HasSubstr;
 
 class Bf16x3Test : public testing::Test {
  protected:
-  ~Bf16x3Test() override { unsetenv(kVariable); }
   // The binary inherits it.
-  static void run_on(const char* kernel) { setenv(kVariable, kernel, 1); }
+  void run_on(const char* kernel) {
+    kernel_.reset();
+    kernel_.emplace("TAPESTRY_BFLOAT16", kernel);
+  }
 
   /// The losses of a training of a few updates.
   std::vector<double> losses(const std::string& run, const std::string& override) const {
@@ -35,7 +39,7 @@ class Bf16x3Test : public testing::Test {
   TinyRunFolder folder_{"bf16x3"};
 
  private:
-  static constexpr const char* kVariable = "TAPESTRY_BFLOAT16";
+  std::optional<EnvironmentVariable> kernel_;
 };
 
 TEST_F(Bf16x3Test, IsRefusedWithoutTilesWhereItStands) {

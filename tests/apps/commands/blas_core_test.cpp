@@ -2,10 +2,9 @@
 // about them.
 #include <gmock/gmock.h>
 
-#include <cstdlib>
-
 #include "core/cpu/cpu_traits.h"
 #include "tests/apps/tiny_runs.h"
+#include "tests/environment_variable.h"
 
 namespace tapestry {
 namespace {
@@ -15,11 +14,11 @@ using testing::StartsWith;
 
 class BlasCoreTest : public testing::Test {
  protected:
-  // The binary inherits it.
-  BlasCoreTest() { setenv("OPENBLAS_CORETYPE", "Prescott", 1); }
-  ~BlasCoreTest() override { unsetenv("OPENBLAS_CORETYPE"); }
-
   TinyRunFolder folder_{"blas_core"};
+
+ private:
+  // The binary inherits it.
+  const EnvironmentVariable below_{"OPENBLAS_CORETYPE", "Prescott"};
 };
 
 size_t count(const std::string& text, const std::string& part) {
@@ -40,7 +39,7 @@ TEST_F(BlasCoreTest, OneBelowTheProcessorIsToldOnce) {
 }
 
 TEST_F(BlasCoreTest, AnUnknownOneIsAnErrorBeforeWork) {
-  setenv("OPENBLAS_CORETYPE", "Zen9", 1);
+  const EnvironmentVariable unknown("OPENBLAS_CORETYPE", "Zen9");
   const auto trained = folder_.run("train clm.yaml output_dir=unknown");
   EXPECT_EQ(trained.code, 2);
   EXPECT_THAT(trained.err, StartsWith("error: [blas] OPENBLAS_CORETYPE is 'Zen9', a core that "));
@@ -50,9 +49,8 @@ TEST_F(BlasCoreTest, AnUnknownOneIsAnErrorBeforeWork) {
 
 TEST(VectorTargetTest, AnUnknownOneIsAnErrorBeforeWork) {
   const TinyRunFolder folder("vectors");
-  setenv("TAPESTRY_VECTORS", "AVX9", 1);
+  const EnvironmentVariable unknown("TAPESTRY_VECTORS", "AVX9");
   const auto trained = folder.run("train clm.yaml output_dir=unknown");
-  unsetenv("TAPESTRY_VECTORS");
   EXPECT_EQ(trained.code, 2);
   EXPECT_THAT(trained.err, StartsWith("error: [TAPESTRY_VECTORS] expected one of "));
   EXPECT_THAT(trained.err, HasSubstr(", got 'AVX9'."));

@@ -9,6 +9,7 @@
 #include "core/precision.h"
 #include "tests/apps/run/long_run.h"
 #include "tests/apps/tiny_runs.h"
+#include "tests/environment_variable.h"
 
 namespace tapestry {
 namespace {
@@ -74,9 +75,10 @@ TEST_F(TrainingTest, AutoIsSettledWhenARunBegins) {
   const std::vector<std::string> few = {"dtype=auto", "training.max_steps=4"};
   ASSERT_EQ(train("here", few), 0) << messages();
   EXPECT_EQ(dtype_of("here"), bfloat16_is_faster(Device{}) ? "bfloat16" : "float32");
-  setenv("TAPESTRY_BFLOAT16", "float32", 1);
-  ASSERT_EQ(train("wide", few), 0) << messages();
-  unsetenv("TAPESTRY_BFLOAT16");
+  {
+    const EnvironmentVariable wide("TAPESTRY_BFLOAT16", "float32");
+    ASSERT_EQ(train("wide", few), 0) << messages();
+  }
   EXPECT_EQ(dtype_of("wide"), "float32");
   EXPECT_THAT(messages(), HasSubstr("dtype auto: float32, as this processor"));
   ASSERT_EQ(train("wide", {"dtype=auto", "training.max_steps=6"}), 0) << messages();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "tests/environment_variable.h"
 
 namespace tapestry {
 namespace {
@@ -66,7 +67,7 @@ TEST(LostRankTest, FewerRanksShareTheParts) {
 }
 
 TEST(LostRankTest, TheGpuOfALostRankIsUsedNoMore) {
-  unsetenv("CUDA_VISIBLE_DEVICES");
+  const EnvironmentVariable unset("CUDA_VISIBLE_DEVICES", {});
   VisibleGpus gpus(4);
   EXPECT_EQ(gpus.environment(), Environment());
   gpus.lose(-1);
@@ -76,11 +77,10 @@ TEST(LostRankTest, TheGpuOfALostRankIsUsedNoMore) {
   EXPECT_EQ(gpus.environment(), (Environment{{"CUDA_VISIBLE_DEVICES", "0,2,3"}}));
   gpus.lose(1);  // of those that are left
   EXPECT_EQ(gpus.environment(), (Environment{{"CUDA_VISIBLE_DEVICES", "0,3"}}));
-  setenv("CUDA_VISIBLE_DEVICES", "GPU-a,5", 1);
+  const EnvironmentVariable listed("CUDA_VISIBLE_DEVICES", "GPU-a,5");
   VisibleGpus given(2);
   given.lose(0);
   EXPECT_EQ(given.environment(), (Environment{{"CUDA_VISIBLE_DEVICES", "5"}}));
-  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 }  // namespace
