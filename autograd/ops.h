@@ -171,7 +171,7 @@ struct EmbeddingOptions {
 Var embedding(const Tensor& ids, const Var& table, const Var& positions = {},
               const EmbeddingOptions& options = {});
 
-// ---- Attention (ops_rope.cpp, ops_attention.cpp)
+// ---- Attention (ops_rope.cpp, ops_attention.cpp, attention_reference.cpp)
 struct RopeOptions {
   int64_t heads = 1;      ///< to rotate; the columns behind them are copied
   int64_t head_size = 0;  ///< K, of which R may be fewer; 0: R

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/config/sections.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 namespace {
@@ -103,15 +104,6 @@ std::string preset_of(const ConfigKey& key) {
 
 }  // namespace
 
-std::string joined(const std::vector<std::string>& list, const char* last) {
-  std::string text;
-  for (size_t i = 0; i < list.size(); ++i) {
-    text += i == 0 ? "" : i + 1 == list.size() ? last : ", ";
-    text += list[i];
-  }
-  return text;
-}
-
 const ConfigKey* find_key(const KeyReading& reading, const std::string& name) {
   for (const ConfigKey& key : reading) {
     if (key.name == name) return &key;
@@ -169,10 +161,10 @@ KeySight sight_of(const KeyFamily& family, const std::string& name) {
   });
   if (sight.key == nullptr) return sight;
   // A key that is a probe itself needs no other one.
-  sight.probe = is_probe ? "" : joined(probes, always ? " and " : " or ");
+  sight.probe = is_probe ? "" : join(probes, ", ", always ? " and " : " or ");
   sight.preset = is_probe ? "" : preset_of(*sight.key);
   for (const auto& [preset, choices] : presets) {
-    sight.preset += concat("; ", preset, " with ", joined(choices, " or "));
+    sight.preset += concat("; ", preset, " with ", join(choices, ", ", " or "));
   }
   return sight;
 }

@@ -63,9 +63,6 @@ std::string section_of_key(const std::string& name);
 /// "tsv" of "data.train.tsv".
 std::string last_part_of_key(const std::string& name);
 
-/// "a, b or c" with " or " as the last.
-std::string joined(const std::vector<std::string>& list, const char* last);
-
 /// "name: adam" of a key in the same section, else "training.optimizer.name: adam".
 std::string short_key_name(const std::string& of, const std::string& beside);
 

@@ -9,13 +9,14 @@
 #include "apps/config/section_serve.h"
 #include "apps/config/task.h"
 #include "core/base/nearest_name.h"
+#include "core/base/text.h"
 
 namespace tapestry {
 namespace {
 
 /// "a, b or c"
 std::string alternatives(const std::set<std::string>& list) {
-  return joined({list.begin(), list.end()}, " or ");
+  return join(list, ", ", " or ");
 }
 
 /// Names of families that agree in something, with what they agree in, in their order.
@@ -54,7 +55,7 @@ std::string tasks_of(std::vector<std::string> families, const std::vector<KeyFam
     *first = task->name;
     families.erase(second);
   }
-  return joined(families, ", ");
+  return join(families, ", ");
 }
 
 /// "with name: adam or adamw; not with type: linear", of all families together.
@@ -94,7 +95,7 @@ KeyEntry entry_of(const std::string& name, const std::vector<KeyFamily>& familie
     const bool choice = !sight.key->choices.empty();
     tasks.add(sight.probe, family.name);
     presets.add(sight.preset, family.name);
-    bounds.add(choice ? joined(sight.key->choices, ", ") : sight.key->range.text, family.name);
+    bounds.add(choice ? join(sight.key->choices, ", ") : sight.key->range.text, family.name);
     meanings.add(sight.key->meaning, family.name);
     sights.push_back(sight);
   }
@@ -129,7 +130,7 @@ KeyEntry entry_of(const ConfigKey& key) {
   return {.name = key.name,
           .type = key.type,
           .preset = key.required ? "required" : key.value,
-          .bounds = choice ? joined(key.choices, ", ") : key.range.text,
+          .bounds = choice ? join(key.choices, ", ") : key.range.text,
           .meaning = key.meaning,
           .tasks = ""};
 }

@@ -1,4 +1,5 @@
 #include "apps/config/sections.h"
+#include "core/base/text.h"
 #include "data/corpora/shards.h"
 
 namespace tapestry {
@@ -37,27 +38,29 @@ void prefer_overrides(ConfigSection& s, const FileKeys& keys) {
   s.replace_by_overrides(kinds);
 }
 
+// True if the key is given, or has a value by default.
+template <class Value>
+bool has(const ConfigSection& s, const std::string& key, const Value& value) {
+  return s.given(key) || !value.empty();
+}
+
 // The first of these keys that is given, or has a value by default; "" if there is none. A second
 // one is an error. The keys that are not chosen are known.
 std::string choose(ConfigSection& s, const CorpusSpec& corpus, const FileKeys& keys) {
   prefer_overrides(s, keys);
-  std::string chosen, all;
-  for (size_t i = 0; i < keys.size(); ++i) {
-    all += concat(i == 0                 ? ""
-                  : i + 1 == keys.size() ? " or "
-                                         : ", ",
-                  keys[i] == "source" ? "source and target" : keys[i]);
-  }
+  std::string chosen;
+  FileKeys all = keys;
+  std::ranges::replace(all, "source", "source and target");
   for (const std::string& key : keys) {
-    const bool given =
-        s.given(key) || !corpus.file(key).empty() || (key == "source" && s.given("target"));
+    const bool given = has(s, key, corpus.file(key)) || (key == "source" && s.given("target"));
     if (given && chosen.empty()) {
       chosen = key;
       continue;
     }
     s.know(key);
     if (!given) continue;
-    s.complain(key, '\'', s.full_name(key), "' excludes '", chosen, "': give one of ", all, '.');
+    s.complain(key, '\'', s.full_name(key), "' excludes '", chosen, "': give one of ",
+               join(all, ", ", " or "), '.');
   }
   return chosen;
 }
@@ -191,7 +194,7 @@ void bind_text_pairs(ConfigSection& s, CorpusSpec& corpus) {
       "more text among which the target is to be found. Its number from 1, or its "
       "name.");
   // It makes other examples of the pairs, with other metrics (key_families.cpp).
-  if (!s.given("score_column") && corpus.score_column.empty()) return s.know("score_column");
+  if (!has(s, "score_column", corpus.score_column)) return s.know("score_column");
   s.read_column_if(corpus.has_records(), without, "score_column", corpus.score_column,
                    "Column of a number that says how alike both texts are: pairs with a larger one "
                    "shall have vectors with a larger product (CoSENT), and spearman tells how well "
@@ -220,10 +223,7 @@ void bind_text(ConfigSection& s, CorpusSpec& corpus) {
 // Records from which templates make prompts and answers.
 void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
   prefer_overrides(s, with_records("text"));
-  const auto given = [&](const char* key, const std::string& value) {
-    return s.given(key) || !value.empty();
-  };
-  if (given("messages_column", corpus.messages_column)) {
+  if (has(s, "messages_column", corpus.messages_column)) {
     for (const char* key : {"prompt", "answer"}) s.know(key);
     bind_records(s, corpus, chosen_format(s, corpus, kJsonl), CorpusSpec::Kind::kTalks, {});
     s.require("messages_column", corpus.messages_column,
@@ -237,7 +237,7 @@ void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
     return bind_split(s, corpus);
   }
   s.know("messages_column");
-  if (!given("prompt", corpus.prompt) && !given("answer", corpus.answer)) {
+  if (!has(s, "prompt", corpus.prompt) && !has(s, "answer", corpus.answer)) {
     for (const char* key : {"prompt", "answer"}) s.know(key);
     return bind_text(s, corpus);
   }
@@ -256,11 +256,8 @@ void bind_text_or_prompts(ConfigSection& s, CorpusSpec& corpus) {
 void bind_preferences(ConfigSection& s, CorpusSpec& corpus) {
   prefer_overrides(s, with_records(""));
   const RecordFormat& format = chosen_format(s, corpus, kJsonl);
-  const auto given = [&](const char* key, const std::string& value) {
-    return s.given(key) || !value.empty();
-  };
-  const bool talks = given("chosen_column", corpus.chosen_column) ||
-                     given("rejected_column", corpus.rejected_column);
+  const bool talks = has(s, "chosen_column", corpus.chosen_column) ||
+                     has(s, "rejected_column", corpus.rejected_column);
   bind_records(s, corpus, format, CorpusSpec::Kind::kPreferences, {});
   constexpr const char* kTexts[] = {"prompt", "chosen", "rejected"};
   constexpr const char* kTalks[] = {"prompt_column", "chosen_column", "rejected_column"};
@@ -329,10 +326,9 @@ void bind_label_columns(ConfigSection& s, CorpusSpec& corpus, const RecordFormat
 void bind_labelled(ConfigSection& s, CorpusSpec& corpus) {
   const std::string kind = choose(s, corpus, with_records("images"));
   if (kind == "images") return bind_image_corpus(s, corpus);
-  bind_label_columns(
-      s, corpus, format_named(kind),
-      "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl, parquet: "
-      "label.");
+  bind_label_columns(s, corpus, format_named(kind),
+                     "Column of the class: its number from 1, or its name. tsv: 1; csv, jsonl, "
+                     "parquet: label.");
 }
 
 void bind_labelled_texts(ConfigSection& s, CorpusSpec& corpus) {
@@ -355,8 +351,8 @@ void bind_tagged(ConfigSection& s, CorpusSpec& corpus) {
   const ColumnKey tags{
       "tags_column", &CorpusSpec::tags_column,
       "Column of their tags: of a conll a number from 1, or last; of a jsonl or parquet a list "
-      "(tags, labels "
-      "or ner_tags, which the first record has) of names, or of places of data.labels from 0."};
+      "(tags, labels or ner_tags, which the first record has) of names, or of places of "
+      "data.labels from 0."};
   if (const RecordFormat* format = format_named(kind)) {
     bind_records(s, corpus, *format, CorpusSpec::Kind::kTagged, {words, tags});
     return bind_split(s, corpus);
@@ -375,8 +371,8 @@ void bind_tagged(ConfigSection& s, CorpusSpec& corpus) {
 
 void bind_points(ConfigSection& s, CorpusSpec& corpus) {
   const RecordFormat& format = chosen_format(s, corpus, kCsv);
-  const bool several = s.given("x_columns") || !corpus.x_columns.empty();
-  const bool classes = s.given("class_column") || !corpus.class_column.empty();
+  const bool several = has(s, "x_columns", corpus.x_columns);
+  const bool classes = has(s, "class_column", corpus.class_column);
   s.read_optional_list(
       "x_columns", corpus.x_columns,
       "Columns of several features of a point, instead of x_column: [length, width]. One "

@@ -1,22 +1,29 @@
 // Lists as text, and texts in a text.
 #pragma once
 
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <string_view>
 
 namespace tapestry {
 
-/// Joins anything streamable: join(std::vector{1, 2, 3}, " or ") == "1 or 2 or 3"
+/// Joins anything streamable: join(std::vector{1, 2, 3}, ", ", " or ") == "1, 2 or 3"
 template <class Range>
-std::string join(const Range& parts, const char* separator) {
+std::string join(const Range& parts, const char* separator, const char* last_separator) {
   std::ostringstream out;
-  const char* before = "";
+  size_t left = std::size(parts);
   for (const auto& part : parts) {
-    out << before << part;
-    before = separator;
+    out << part;
+    if (--left > 0) out << (left == 1 ? last_separator : separator);
   }
   return out.str();
+}
+
+/// join(std::vector{1, 2, 3}, " or ") == "1 or 2 or 3"
+template <class Range>
+std::string join(const Range& parts, const char* separator) {
+  return join(parts, separator, separator);
 }
 
 /// Replaces each `from` in the text, from the left; nothing if `from` is empty.

@@ -8,6 +8,7 @@
 #include "core/base/draws.h"
 #include "core/base/progress.h"
 #include "core/cpu/parallel.h"
+#include "data/batches/epoch_window.h"
 #include "data/corpora/permutation.h"
 
 namespace tapestry {
@@ -63,20 +64,6 @@ class BatchCutter {
   int64_t rows_ = 0;
 };
 
-// A part of an epoch, in places of its order.
-struct Window {
-  int64_t begin, end;
-};
-
-// About equal windows.
-Window window_of(int64_t rows, int64_t windows, int64_t number) {
-  return {rows * number / windows, rows * (number + 1) / windows};
-}
-
-int64_t windows_for(int64_t rows, int64_t window_rows) {
-  return std::max<int64_t>(1, (rows + window_rows - 1) / window_rows);
-}
-
 void check_any(int64_t rows) {
   if (rows == 0) fail(ErrorKind::kData, "[data] expected sentences to batch, got none.");
 }
@@ -115,7 +102,7 @@ struct LengthPlanner {
   TakenRows taken = {};
 
   int64_t windows(const EpochRows& rows) const {
-    return options.shuffle ? windows_for(rows.size(), options.window_rows) : 1;
+    return options.shuffle ? windows_of_rows(rows.size(), options.window_rows) : 1;
   }
 
   // A row of a window with its place in the window's random order.
@@ -130,7 +117,7 @@ struct LengthPlanner {
     check_any(rows.size());
     const int64_t all = windows(rows);
     if (taken.all(epoch, window)) return left;
-    const Window part = window_of(rows.size(), all, window);
+    const EpochWindow part = epoch_window(rows.size(), all, window);
     const PhiloxKey key = draw_key(options.seed, epoch, "data.sentences");
     int64_t place = 0;
     const auto visit = [&](int64_t row) {
@@ -249,7 +236,7 @@ struct LengthPlanner {
         taken.epoch, taken.window, [](const Row& row) { return row.place; },
         [&](int64_t place, const RowLength&) { places.push_back(place); });
     const EpochRows rows = mixture.epoch(taken.epoch);
-    const Window window = window_of(rows.size(), windows_in_epoch, taken.window);
+    const EpochWindow window = epoch_window(rows.size(), windows_in_epoch, taken.window);
     taken.places.resize(static_cast<size_t>(window.end - window.begin));
     for (int64_t i = 0; i < left; ++i) {
       const Range range = ranges[static_cast<size_t>(i)];
@@ -327,88 +314,6 @@ EpochPlans EpochPlans::of_planner(const std::shared_ptr<const LengthPlanner>& pl
   };
   plans.without_taken = [planner](const DataPosition& start) {
     return of_planner(std::make_shared<const LengthPlanner>(planner->without_taken(start)));
-  };
-  return plans;
-}
-
-// For rows of one length: the rows already taken are the beginning of an epoch's order.
-struct EqualPlanner {
-  EqualRows given;
-  int64_t taken_epoch = -1;
-  int64_t taken = 0;
-
-  // Windows end where batches end.
-  struct Cut {
-    int64_t first, rows, windows, batches;
-  };
-  Cut cut(int64_t epoch) const {
-    const int64_t all = given.rows(epoch), first = epoch == taken_epoch ? taken : 0;
-    return {first, all, windows_for(all, given.window_rows),
-            (all - first + given.batch_size - 1) / given.batch_size};
-  }
-  Window batches(int64_t epoch, int64_t window) const {
-    const Cut whole = cut(epoch);
-    return window_of(whole.batches, whole.windows, window);
-  }
-
-  EqualPlanner without_taken(const DataPosition& start) const {
-    EqualPlanner then = *this;
-    then.taken_epoch = start.epoch;
-    const int64_t all = given.rows(start.epoch);
-    for (const TakenBatches& part : start.before) {
-      const int64_t size = part.batch_type == "tokens"
-                               ? std::max<int64_t>(1, part.batch_size / given.row_tokens)
-                               : part.batch_size;
-      const int64_t most = (all - then.taken + size - 1) / size;
-      if (part.batches > most) fail_position(start.epoch, most, part.batches);
-      then.taken = std::min(all, then.taken + part.batches * size);
-    }
-    return then;
-  }
-};
-
-EpochPlans EpochPlans::of_equal_rows(const EqualRows& given) {
-  if (given.batch_size < 1) {
-    fail(ErrorKind::kConfig, "[data] batch_size must be at least 1, got ", given.batch_size, '.');
-  }
-  return of_planner(EqualPlanner{.given = given});
-}
-
-EpochPlans EpochPlans::of_planner(const EqualPlanner& planner) {
-  EpochPlans plans;
-  plans.windows = [planner](int64_t epoch) { return planner.cut(epoch).windows; };
-  plans.batches = [planner](int64_t epoch, int64_t window) {
-    const Window batches = planner.batches(epoch, window);
-    return batches.end - batches.begin;
-  };
-  plans.plan = [planner](int64_t epoch, int64_t window) {
-    const EqualRows& given = planner.given;
-    const EqualPlanner::Cut cut = planner.cut(epoch);
-    const Window batches = planner.batches(epoch, window);
-    const int64_t begin = cut.first + batches.begin * given.batch_size;
-    const int64_t end = std::min(cut.first + batches.end * given.batch_size, cut.rows);
-    EpochPlan plan;
-    const PhiloxKey key = draw_key(given.seed, epoch, "data.rows");
-    if (given.shuffle && cut.windows == 1) {
-      std::vector<int64_t> all(static_cast<size_t>(cut.rows));
-      std::iota(all.begin(), all.end(), int64_t{0});
-      shuffle(all, key);
-      plan.order_.assign(all.begin() + begin, all.begin() + end);
-    } else {
-      plan.order_.resize(static_cast<size_t>(end - begin));
-      std::iota(plan.order_.begin(), plan.order_.end(), begin);
-    }
-    if (given.shuffle && cut.windows > 1) {
-      const Permutation order(cut.rows, key);
-      for (int64_t& row : plan.order_) row = order(row);
-    }
-    for (int64_t at = 0; at < end - begin; at += given.batch_size) {
-      plan.ranges_.push_back({at, std::min(at + given.batch_size, end - begin)});
-    }
-    return plan;
-  };
-  plans.without_taken = [planner](const DataPosition& start) {
-    return of_planner(planner.without_taken(start));
   };
   return plans;
 }

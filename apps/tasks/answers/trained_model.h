@@ -25,6 +25,8 @@ struct AnsweredText {
   bool finished = true;        ///< false: the length limit ended it
 };
 
+struct LoadedModel;
+
 /// Functions may be called by one thread at a time; they compute on all threads of
 /// set_num_threads(). Each throws Error(kConfig) where the model cannot do what is asked.
 class TrainedModel {
@@ -95,9 +97,7 @@ class TrainedModel {
                                    const SearchOptions& options) const;
 
  private:
-  struct Members;
-
-  std::unique_ptr<Members> members_;
+  std::unique_ptr<LoadedModel> loaded_;
 };
 
 }  // namespace tapestry

@@ -14,6 +14,9 @@ namespace tapestry {
 /// The probability of each class, in the order of config.data.labels.
 using ClassProbabilities = std::vector<double>;
 
+/// Those of the rows of logits (B, classes).
+std::vector<ClassProbabilities> probabilities_of(const Var& logits);
+
 struct LabelProbability {
   std::string label;
   double probability = 0;

@@ -10,14 +10,13 @@
 #include <vector>
 
 #include "core/cpu/parallel.h"
-#include "core/kernels/cpu/class_pieces.h"
 #include "core/kernels/cpu/classifier_tiles.h"
 #include "core/kernels/cpu/rounded_product.h"
-#include "core/kernels/cpu/tile_grid.h"
 #include "core/kernels/cross_entropy.h"
 #include "core/kernels/cross_entropy_rows.h"
 #include "core/kernels/frozen/frozen_matrix.h"
 #include "core/kernels/matmul/gemm.h"
+#include "core/kernels/matmul/linear_cross_entropy_plan.h"
 #include "core/profile.h"
 #include "core/scratch.h"
 #include "core/shapes_only.h"
@@ -25,41 +24,10 @@
 namespace tapestry {
 namespace {
 
-constexpr int64_t kBlockRows = 512;
-constexpr int64_t kTasks = 8;  // at least, if the shape allows it
-// A frozen weight is widened again for each chunk, so that those are larger.
-constexpr int64_t kLogitBytes = int64_t{64} << 20, kFrozenLogitBytes = int64_t{128} << 20;
-
-using kernels::Cut;
 using kernels::Range;
 
-// How the work is cut: classes into tiles, tiles into groups, rows into chunks, chunks into blocks.
-// A task computes the gradients of one block and one group.
-struct Plan {
-  Plan(int64_t rows, int64_t classes, int64_t element_bytes, int64_t step, int64_t logit_bytes)
-      : tiles(class_pieces(classes, step)), groups(tiles.count(), kTasks) {
-    const int64_t blocks = (kTasks + groups.count() - 1) / groups.count();
-    const int64_t affordable =
-        std::max<int64_t>(kBlockRows / 4, logit_bytes / (classes * element_bytes));
-    chunks = even_cut(rows, std::min(blocks * kBlockRows, affordable), step);
-    block_rows = even_cut(chunks.length, (chunks.length + blocks - 1) / blocks, step).length;
-  }
-
-  // `count` neighbouring items in at most `most` groups.
-  struct Groups {
-    Groups(int64_t count_in, int64_t most) : items{count_in, (count_in + most - 1) / most} {}
-    int64_t count() const { return items.count(); }
-    Cut items;
-  };
-
-  Cut blocks(int64_t rows) const { return {rows, block_rows}; }
-  int64_t most_blocks() const { return blocks(chunks.length).count(); }
-
-  Cut tiles;
-  Groups groups;
-  Cut chunks;
-  int64_t block_rows = 0;
-};
+// A frozen weight is widened again for each chunk, so that those are larger.
+constexpr int64_t kLogitBytes = int64_t{64} << 20, kFrozenLogitBytes = int64_t{128} << 20;
 
 // c (m, n) (=|+=) op(a) (m, k) op(b) (k, n), dense matrices.
 struct Product {
@@ -111,10 +79,8 @@ class FusedCrossEntropy {
               kernels::runs_on_tiles<T>(shape.precision) ? kernels::kTileDepth : 16,
               args.frozen != nullptr ? kFrozenLogitBytes : kLogitBytes),
         gradients_(args.dx != nullptr),
-        logits_(plan_.tiles.count() * plan_.tiles.length * plan_.chunks.length),
-        slopes_(shape.softcap > 0 && gradients_
-                    ? plan_.tiles.count() * plan_.tiles.length * plan_.chunks.length
-                    : 0),
+        logits_(plan_.chunk_logits()),
+        slopes_(shape.softcap > 0 && gradients_ ? plan_.chunk_logits() : 0),
         stats_(plan_.tiles.count() * plan_.chunks.length),
         factors_(plan_.tiles.count() * plan_.chunks.length),
         target_logits_(plan_.chunks.length),
@@ -161,38 +127,6 @@ class FusedCrossEntropy {
   }
 
  private:
-  // A gradient of n elements which each block of rows sums by itself. Null if `out` is.
-  class BlockSums {
-   public:
-    BlockSums(T* out, int64_t blocks, int64_t n)
-        : out_(out), n_(n), parts_(out == nullptr ? 0 : (blocks - kInOut) * n) {}
-
-    // The sums of a block.
-    W* of(int64_t block) {
-      if (out_ == nullptr) return nullptr;
-      if constexpr (kInPlace) {
-        if (block == 0) return out_;
-      }
-      return parts_.data() + (block - kInOut) * n_;
-    }
-
-    // Adds the elements [begin, end) of `blocks` blocks in order.
-    void deliver(int64_t blocks, int64_t begin, int64_t end) {
-      const CrossEntropyPasses<T>& passes = cross_entropy_passes<T>();
-      if constexpr (kInPlace) {
-        for (int64_t p = 1; p < blocks; ++p) passes.add(of(p) + begin, end - begin, out_ + begin);
-      } else {
-        passes.sum(parts_.data() + begin, n_, blocks, end - begin, out_ + begin);
-      }
-    }
-
-   private:
-    static constexpr int64_t kInOut = kInPlace ? 1 : 0;  // blocks
-    T* out_;
-    int64_t n_;
-    Scratch<W> parts_;
-  };
-
   // The target of row i of the chunk.
   int32_t target(int64_t i) const { return args_.targets.targets[rows_[chunk_.begin + i]]; }
   double weight(int64_t i) const { return args_.targets.weight(rows_[chunk_.begin + i]); }
@@ -224,7 +158,7 @@ class FusedCrossEntropy {
   }
 
   void compute_logits() {
-    const Cut blocks = plan_.blocks(chunk_.size());
+    const auto blocks = plan_.blocks(chunk_.size());
     parallel_for(blocks.count() * plan_.tiles.count(), [&](int64_t task) {
       const int64_t tile = task / blocks.count();
       const Range rows = blocks[task % blocks.count()], classes = plan_.tiles[tile];
@@ -299,7 +233,7 @@ class FusedCrossEntropy {
   // dz, dW += dz^T x and dx = dz W. A task has its own part of dx, since it sees only one group of
   // classes, and its own part of dW if there are several blocks of rows.
   void compute_gradients() {
-    const Cut blocks = plan_.blocks(chunk_.size());
+    const auto blocks = plan_.blocks(chunk_.size());
     parallel_for(blocks.count() * plan_.groups.count(), [&](int64_t task) {
       const int64_t block = task % blocks.count(), group = task / blocks.count();
       const Range tiles = plan_.groups.items[group];
@@ -399,7 +333,7 @@ class FusedCrossEntropy {
   const CrossEntropyShape& shape_;
   const LinearCrossEntropy<T>& args_;
   const RowNumbers& rows_;
-  const Plan plan_;
+  const LinearCrossEntropyPlan plan_;
   const bool gradients_;
   const CrossEntropyPasses<W>& passes_ = cross_entropy_passes<W>();
 
@@ -415,9 +349,9 @@ class FusedCrossEntropy {
   Scratch<W> target_logits_;
   Scratch<char> target_leads_;  // whether no earlier logit of its tile is as large
   Scratch<T> gathered_;
-  Scratch<W> dx_parts_;  // (group, row, in)
-  BlockSums d_weight_;   // (class, in)
-  BlockSums d_bias_;
+  Scratch<W> dx_parts_;    // (group, row, in)
+  BlockSums<T> d_weight_;  // (class, in)
+  BlockSums<T> d_bias_;
   Scratch<W> wide_bias_;
   const W* bias_ = nullptr;
   Scratch<RowLoss> losses_;
