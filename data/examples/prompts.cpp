@@ -68,7 +68,7 @@ PromptCorpus load_prompts(const std::vector<CorpusSpec>& specs, const Tokenizer&
 
 PromptBatches::PromptBatches(const PromptCorpus& corpus, const BatchOptions& options,
                              DataPosition start)
-    : corpus_(&corpus), walk_(walk_of_rows(corpus, prompt_length, options, start)) {}
+    : corpus_(&corpus), walk_(walk_of_rows(corpus, prompt_row_length, options, start)) {}
 
 PromptBatch PromptBatches::next() {
   const auto examples = walk_.next();
