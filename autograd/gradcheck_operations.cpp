@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "autograd/gradcheck.h"
+#include "autograd/gradcheck_cases.h"
 #include "autograd/ops.h"
 #include "autograd/recompute.h"
 #include "core/kernels/elementwise/activation_functors.h"
@@ -8,54 +8,7 @@
 namespace tapestry {
 namespace {
 
-// Distinct random inputs for the table: uniform in [low, high).
-class Inputs {
- public:
-  explicit Inputs(const GradcheckPlace& place) : place_(place) {}
-
-  Var draw(const Shape& shape, double low = -1.5, double high = 1.5) {
-    return given(uniform(shape, low, high));
-  }
-  // At least `gap` away from every kink: differences across one are no gradient.
-  Var draw_off(std::span<const double> kinks, double gap, const Shape& shape, double low,
-               double high) {
-    const Tensor value = uniform(shape, low, high);
-    for (double& x : std::span(value.data<double>(), value.numel())) {
-      for (const double kink : kinks) {
-        if (std::abs(x - kink) < gap) x = x < kink ? kink - gap : kink + gap;
-      }
-    }
-    return given(value);
-  }
-  // Statistics and tables: never narrower than float.
-  Tensor draw_constant(const Shape& shape, double low = -1.5, double high = 1.5) {
-    return uniform(shape, low, high).to(wider(place_.dtype)).to(place_.device);
-  }
-  Var given(const Tensor& value) const {
-    return Var::parameter(value.to(place_.dtype).to(place_.device));
-  }
-  Tensor ints(const std::vector<int32_t>& values, const Shape& shape) const {
-    return Tensor::from<int32_t>(values, shape, place_.device);
-  }
-
- private:
-  Tensor uniform(const Shape& shape, double low, double high) {
-    Tensor value = Tensor::empty(shape, DType::kFloat64);
-    double* x = value.data<double>();
-    for (int64_t i = 0; i < value.numel(); ++i) {
-      x[i] = low + (high - low) * to_uniform(philox_bits({21, 0, stream_}, i));
-    }
-    ++stream_;
-    return value;
-  }
-
-  GradcheckPlace place_;
-  uint32_t stream_ = 0;
-};
-
-using Cases = std::vector<GradcheckCase>;
-
-void add_arithmetic(Cases& cases, Inputs& in) {
+void add_arithmetic(Cases& cases, OperandDraws& in) {
   const Var a = in.draw({3, 4, 5}), b = in.draw({3, 4, 5}), row = in.draw({5});
   const Var column = in.draw({4, 1}), positive = in.draw({3, 1, 5}, 0.5, 2.0);
   cases.push_back({"add", {a, b}, [=] { return a + b; }});
@@ -74,7 +27,7 @@ void add_arithmetic(Cases& cases, Inputs& in) {
   cases.push_back({"frozen operand", {a, frozen}, [=] { return a * frozen + frozen; }});
 }
 
-void add_activations(Cases& cases, Inputs& in) {
+void add_activations(Cases& cases, OperandDraws& in) {
   const Var x = in.draw({3, 33}, -3, 3), positive = in.draw({3, 33}, 0.3, 3);
   for (const Activation f : kActivations) {
     const std::span<const double> kinks = kinks_of(f);
@@ -106,7 +59,7 @@ void add_activations(Cases& cases, Inputs& in) {
   cases.push_back({"dropout", {x}, [=] { return dropout(x, 0.4) * x; }});
 }
 
-void add_shapes(Cases& cases, Inputs& in) {
+void add_shapes(Cases& cases, OperandDraws& in) {
   const Var x = in.draw({2, 3, 4, 5}), a = in.draw({2, 3, 4}), b = in.draw({2, 2, 4});
   cases.push_back({"reshape", {x}, [=] { return reshape(x, {6, 20}) * reshape(x, {6, 20}); }});
   cases.push_back({"permute 0213", {x}, [=] { return permute(x, {0, 2, 1, 3}); }});
@@ -121,7 +74,7 @@ void add_shapes(Cases& cases, Inputs& in) {
   cases.push_back({"mean axis -1", {x}, [=] { return mean(x * x, -1); }});
 }
 
-void add_products(Cases& cases, Inputs& in) {
+void add_products(Cases& cases, OperandDraws& in) {
   const Var a = in.draw({5, 7}), b = in.draw({7, 4}), at = in.draw({7, 5}), bt = in.draw({4, 7});
   const Var ba = in.draw({2, 3, 5, 7}), bb = in.draw({2, 3, 7, 4}), bat = in.draw({3, 7, 5});
   cases.push_back({"matmul", {a, b}, [=] { return matmul(a, b); }});
@@ -140,7 +93,7 @@ void add_products(Cases& cases, Inputs& in) {
   cases.push_back({"linear of x and x", {a}, [=] { return linear(a, a); }});
 }
 
-void add_norms(Cases& cases, Inputs& in) {
+void add_norms(Cases& cases, OperandDraws& in) {
   const Var x = in.draw({2, 3, 9}), r = in.draw({2, 3, 9}), g = in.draw({9}, 0.5, 1.5);
   const Var b = in.draw({9});
   const NormOptions rms{.kind = NormKind::kRms}, drop{.dropout = 0.3};
@@ -181,108 +134,7 @@ void add_norms(Cases& cases, Inputs& in) {
       {"embedding, its own positions", {table}, [=] { return embedding(ids, table, table); }});
 }
 
-void add_attention(Cases& cases, Inputs& in) {
-  const Var q = in.draw({2, 3, 8}), k = in.draw({2, 5, 8}), v = in.draw({2, 5, 8});
-  const Tensor lengths = in.ints({5, 2}, {2});
-  const auto both = [&](const std::string& name, std::vector<Var> inputs, auto call) {
-    cases.push_back({"attention " + name, inputs,
-                     [=] { return call([](auto&&... x) { return attention(x...); }); }});
-    cases.push_back({"attention_reference " + name, inputs, [=] {
-                       return call([](auto&&... x) { return attention_reference(x...).out; });
-                     }});
-  };
-  both("cross, lengths", {q, k, v},
-       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .key_lengths = lengths}); });
-  both("causal, offset", {q, k, v},
-       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .causal = true}); });
-  both("dropout", {q, k, v}, [=](auto f) {
-    return f(q, k, v, AttentionOptions{.heads = 2, .causal = true, .dropout = 0.3});
-  });
-  const Var kg = in.draw({2, 5, 4}), vg = in.draw({2, 5, 4});
-  both("grouped heads", {q, kg, vg}, [=](auto f) {
-    return f(q, kg, vg, AttentionOptions{.heads = 4, .kv_heads = 2, .causal = true});
-  });
-  const Var row = in.draw({2, 5, 16});
-  const Tensor angles = in.draw_constant({7, 6});
-  for (const RopeLayout layout : {RopeLayout::kHalf, RopeLayout::kInterleaved}) {
-    cases.push_back(
-        {layout == RopeLayout::kHalf ? "rope, halves" : "rope, interleaved", {row}, [=] {
-           const RopeOptions options{.heads = 2, .position_offset = 1, .layout = layout};
-           return rope(row, angles, options) * row;
-         }});
-  }
-  const Var qkv = in.draw({2, 5, 16}), kv = in.draw({2, 5, 16});
-  cases.push_back({"attention packed qkv", {qkv}, [=] {
-                     return attention(qkv,
-                                      AttentionOptions{.heads = 4, .kv_heads = 2, .causal = true});
-                   }});
-  cases.push_back({"attention packed kv", {q, kv}, [=] {
-                     return attention(q, kv, AttentionOptions{.heads = 2, .key_lengths = lengths});
-                   }});
-  cases.push_back({"attention, one value three times", {k}, [=] {
-                     return attention(k, k, k, AttentionOptions{.heads = 2});
-                   }});
-  const std::vector<int32_t> of_sequences{4, 1, 5};
-  const Sequences sequences = Sequences::of_lengths(of_sequences, lengths.device());
-  const Var qs = in.draw({1, 10, 8}), ks = in.draw({1, 10, 8}), vs = in.draw({1, 10, 8});
-  both("sequences", {qs, ks, vs}, [=](auto f) {
-    return f(qs, ks, vs, AttentionOptions{.heads = 2, .causal = true, .sequences = sequences});
-  });
-  cases.push_back({"attention of sequences, dropout", {qs, ks, vs}, [=] {
-                     return attention(
-                         qs, ks, vs,
-                         AttentionOptions{.heads = 2, .dropout = 0.3, .sequences = sequences});
-                   }});
-  const Var wide = in.draw({2, 5, 6}), packed = in.draw({2, 5, 22}), wide_kv = in.draw({2, 5, 14});
-  both("values of another size", {q, k, wide},
-       [=](auto f) { return f(q, k, wide, AttentionOptions{.heads = 2, .causal = true}); });
-  cases.push_back({"attention packed qkv, values of another size", {packed}, [=] {
-                     return attention(packed, AttentionOptions{.heads = 2, .value_size = 3});
-                   }});
-  cases.push_back({"attention packed kv, values of another size", {q, wide_kv}, [=] {
-                     return attention(q, wide_kv, AttentionOptions{.heads = 2});
-                   }});
-  // The second query of the first sequence sees nothing.
-  const Tensor seen = in.ints({1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1,  //
-                               0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 0},
-                              {2, 3, 5});
-  both("boolean mask (B, T, S)", {q, k, v},
-       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .mask = seen}); });
-  const Tensor added = in.draw({3, 5}).value(), by_head = in.draw({1, 2, 3, 5}).value();
-  both("additive mask (T, S)", {q, k, v}, [=](auto f) {
-    return f(q, k, v, AttentionOptions{.heads = 2, .causal = true, .mask = added});
-  });
-  both("additive mask (1, H, T, S)", {q, k, v},
-       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .mask = by_head}); });
-  both("window", {q, k, v},
-       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .window = 2}); });
-  both("softcap", {q, k, v}, [=](auto f) {
-    return f(q, k, v, AttentionOptions{.heads = 2, .causal = true, .scale = 1.5, .softcap = 0.8});
-  });
-  const Tensor prefixes = in.ints({4, 0}, {2});
-  both("prefix", {k, v}, [=](auto f) {
-    return f(k, k, v, AttentionOptions{.heads = 2, .causal = true, .prefix_lengths = prefixes});
-  });
-  const Var by_head_bias = in.draw({4, 7});
-  const Var relative = in.draw({2, 5});  // distances beyond 2 share a number
-  both("relative bias", {q, k, v, relative},
-       [=](auto f) { return f(q, k, v, AttentionOptions{.heads = 2, .relative_bias = relative}); });
-  both("relative bias, grouped, softcap, all masks", {q, kg, vg, by_head_bias}, [=](auto f) {
-    return f(q, kg, vg,
-             AttentionOptions{.heads = 4,
-                              .kv_heads = 2,
-                              .causal = true,
-                              .key_lengths = lengths,
-                              .dropout = 0.3,
-                              .softcap = 1.5,
-                              .window = 4,
-                              .prefix_lengths = prefixes,
-                              .mask = seen,
-                              .relative_bias = by_head_bias});
-  });
-}
-
-void add_recurrence(Cases& cases, Inputs& in) {
+void add_recurrence(Cases& cases, OperandDraws& in) {
   const Tensor lengths = in.ints({3, 0, 2}, {3});
   const Var scores = in.draw({3, 2, 4}, -3, 3);
   cases.push_back({"masked_softmax", {scores}, [=] { return masked_softmax(scores, lengths); }});
@@ -326,7 +178,7 @@ void add_recurrence(Cases& cases, Inputs& in) {
                    }});
 }
 
-void add_losses(Cases& cases, Inputs& in) {
+void add_losses(Cases& cases, OperandDraws& in) {
   const Var logits = in.draw({2, 3, 7}, -3, 3), x = in.draw({2, 3, 4}), w = in.draw({7, 4});
   const Var b = in.draw({7});
   const Tensor targets = in.ints({3, 0, -1, 6, 6, -1}, {2, 3});
@@ -376,13 +228,14 @@ void add_losses(Cases& cases, Inputs& in) {
 
 std::vector<GradcheckCase> operation_gradchecks(const GradcheckPlace& place) {
   Cases cases;
-  Inputs in(place);
+  OperandDraws in(place);
   add_arithmetic(cases, in);
   add_activations(cases, in);
   add_shapes(cases, in);
   add_products(cases, in);
   add_norms(cases, in);
-  add_attention(cases, in);
+  add_attention_cases(cases, in);
+  add_attention_mask_cases(cases, in);
   add_losses(cases, in);
   add_recurrence(cases, in);
   const Var x = in.draw({3, 4}), w = in.draw({4, 4});

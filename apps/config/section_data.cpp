@@ -15,21 +15,11 @@ void bind_range(ConfigSection& s, CorpusSpec& corpus, bool applies) {
   }
 }
 
-void bind_data(ConfigSection& s, Config& config) {
+namespace {
+
+// The keys of how texts become rows. `condition` is what a config has where they do not apply.
+void bind_text_rows(ConfigSection& s, Config& config, const std::string& condition) {
   DataOptions& data = config.data;
-  s.demand("train");
-  bind_corpora(s, "train", "The corpus to learn from, or a list of corpora.", *config.task,
-               data.train);
-  bind_corpora(s, "valid",
-               "The corpus of the validation, or a list of corpora; without it there is no "
-               "validation. It has the keys of data.train.",
-               *config.task, data.valid);
-  bind_corpora(s, "test",
-               "The corpus that is measured once, at the end of the training, with the best "
-               "checkpoint. It has the keys of data.train.",
-               *config.task, data.test);
-  const std::string condition = condition_of(config);
-  if (examples_of(config).of_images()) bind_image_data(s, config);
   s.read_choice_if(examples_of(config).has_documents, condition, "rows", data.rows,
                    {{"blocks", TextRows::kBlocks}, {"documents", TextRows::kDocuments}},
                    "blocks: documents are joined, and cut into blocks of block_size. documents: "
@@ -82,6 +72,27 @@ void bind_data(ConfigSection& s, Config& config) {
       "A context that is too long for max_length is read in windows; each begins so many tokens "
       "behind the one before.",
       between(1, double(BlockOptions::kLongest)));
+}
+
+}  // namespace
+
+void bind_data(ConfigSection& s, Config& config) {
+  DataOptions& data = config.data;
+  s.demand("train");
+  bind_corpora(s, "train", "The corpus to learn from, or a list of corpora.", *config.task,
+               data.train);
+  bind_corpora(s, "valid",
+               "The corpus of the validation, or a list of corpora; without it there is no "
+               "validation. It has the keys of data.train.",
+               *config.task, data.valid);
+  bind_corpora(s, "test",
+               "The corpus that is measured once, at the end of the training, with the best "
+               "checkpoint. It has the keys of data.train.",
+               *config.task, data.test);
+  const std::string condition = condition_of(config);
+  if (examples_of(config).of_images()) bind_image_data(s, config);
+  bind_text_rows(s, config, condition);
+  const ExampleKind& kind = examples_of(config);
   bind_talks(s, config, kind.talks, condition);
   s.section_if(kind.has_targets, condition, "clean",
                "What is left out of data.train, each with its count in the log.",

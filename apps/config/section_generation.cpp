@@ -4,6 +4,27 @@
 #include "data/scores/words.h"
 
 namespace tapestry {
+namespace {
+
+// Among which tokens a search draws.
+void bind_draws(ConfigSection& s, SearchOptions& search) {
+  s.read("do_sample", search.do_sample, "Draws tokens instead of taking the most probable one.");
+  s.read("temperature", search.temperature, "Logits are divided by it before a draw.", positive());
+  s.read("top_k", search.top_k, "Draws among so many of the most probable tokens; 0: among all.",
+         at_least(0));
+  s.read("top_p", search.top_p,
+         "Draws among the most probable tokens that have this probability together; 1: among all.",
+         above_up_to(0, 1));
+  s.read("min_p", search.min_p,
+         "Draws among the tokens that have this share of the most probable one's probability; 0: "
+         "among all.",
+         from_up_to_below(0, 1));
+  s.read("epsilon_cutoff", search.epsilon_cutoff,
+         "Draws among the tokens of at least this probability; 0: among all.",
+         from_up_to_below(0, 1));
+}
+
+}  // namespace
 
 void bind_generation(ConfigSection& s, Config& config) {
   SearchOptions& search = config.generation;
@@ -21,20 +42,7 @@ void bind_generation(ConfigSection& s, Config& config) {
   s.read("max_length_ratio", search.max_length_ratio,
          "Longest translation: so many tokens for each of the source, and 10 more.",
          above_up_to(0, SearchOptions::kMostLengthRatio));
-  s.read("do_sample", search.do_sample, "Draws tokens instead of taking the most probable one.");
-  s.read("temperature", search.temperature, "Logits are divided by it before a draw.", positive());
-  s.read("top_k", search.top_k, "Draws among so many of the most probable tokens; 0: among all.",
-         at_least(0));
-  s.read("top_p", search.top_p,
-         "Draws among the most probable tokens that have this probability together; 1: among all.",
-         above_up_to(0, 1));
-  s.read("min_p", search.min_p,
-         "Draws among the tokens that have this share of the most probable one's probability; 0: "
-         "among all.",
-         from_up_to_below(0, 1));
-  s.read("epsilon_cutoff", search.epsilon_cutoff,
-         "Draws among the tokens of at least this probability; 0: among all.",
-         from_up_to_below(0, 1));
+  bind_draws(s, search);
   s.read("frequency_penalty", search.frequency_penalty,
          "Taken from a logit for each time that its token was generated.");
   s.read("presence_penalty", search.presence_penalty,

@@ -114,6 +114,75 @@ void validate_recurrence(const ModelOptions& o, const OptionReport& report) {
                 ": behind its relu zeros would stay zeros.");
 }
 
+void validate_attention(const ModelOptions& o, const OptionReport& report) {
+  if (o.kv_latent_size > 0) {
+    report.expect(o.num_key_value_heads == 0 || o.num_key_value_heads == o.num_attention_heads,
+                  "num_key_value_heads",
+                  "must be 0 with kv_latent_size, whose latents all heads share, got ",
+                  o.num_key_value_heads, '.');
+    report.expect(o.head_size == 0, "head_size", "must be 0 with kv_latent_size, got ", o.head_size,
+                  '.');
+    report.expect(o.qk_norm == QkNorm::kNone, "qk_norm", "must be none with kv_latent_size.");
+    report.expect(o.attention_bias == AttentionBias::kAsOthers, "attention_bias",
+                  "must be auto with kv_latent_size.");
+    report.expect(o.rope_head_size == 0 || o.position_embedding == PositionEmbedding::kRope,
+                  "rope_head_size", "needs position_embedding rope, got ", o.rope_head_size, '.');
+    LatentAttention::validate(latent_attention_options(o, /*branches=*/1), report);
+  } else {
+    MultiHeadAttention::validate(attention_options(o, /*branches=*/1), report);
+  }
+  report.expect(o.attention_scale >= 0, "attention_scale", "must be at least 0, got ",
+                o.attention_scale, '.');
+  report.expect(o.attention_scale == 0 || o.kv_latent_size == 0, "attention_scale",
+                "must be 0 with kv_latent_size, got ", o.attention_scale, '.');
+  report.expect(o.attention_softcap >= 0, "attention_softcap", "must be at least 0, got ",
+                o.attention_softcap, '.');
+  report.expect(o.attention_softcap == 0 || o.kv_latent_size == 0, "attention_softcap",
+                "must be 0 with kv_latent_size, got ", o.attention_softcap, '.');
+  report.expect(o.logit_softcap >= 0, "logit_softcap", "must be at least 0, got ", o.logit_softcap,
+                '.');
+  report.expect(o.logit_scale > 0, "logit_scale", "must be more than 0, got ", o.logit_scale, '.');
+}
+
+void validate_rope_scaling(const ModelOptions& o, const OptionReport& report) {
+  o.rope_scaling.validate(OptionReport([&](const std::string& member, const std::string& problem) {
+    report.expect(false, concat("rope_scaling.", member).c_str(), problem);
+  }));
+  if (o.rope_scaling.type == RopeScalingType::kLongrope &&
+      o.position_embedding == PositionEmbedding::kRope) {
+    const int64_t rotated = o.kv_latent_size > 0 ? latent_attention_options(o, 1).rope_head_size
+                                                 : attention_options(o, 1).rotary_size();
+    for (const auto& [name, factors] :
+         {std::pair{"rope_scaling.short_factor", &o.rope_scaling.short_factor},
+          std::pair{"rope_scaling.long_factor", &o.rope_scaling.long_factor}}) {
+      report.expect(2 * std::ssize(*factors) == rotated, name, "must have ", rotated / 2,
+                    " numbers, half of what is rotated of a head (head_size, or hidden_size / "
+                    "num_attention_heads, times partial_rotary_factor), got ",
+                    factors->size(), '.');
+    }
+  }
+}
+
+void validate_positions(const ModelOptions& o, const OptionReport& report) {
+  const bool fairseq = o.position_embedding == PositionEmbedding::kFairseq;
+  const char* const width = o.embedding_size > 0 ? "embedding_size" : "hidden_size";
+  report.expect(!fairseq || (o.embedding_width() % 2 == 0 && o.embedding_width() > 2), width,
+                "must be even and more than 2 for sinusoidal positions of fairseq's, got ",
+                o.embedding_width(), '.');
+  if (o.position_embedding == PositionEmbedding::kRelative) {
+    const int64_t buckets = o.relative_attention_num_buckets;
+    report.expect(buckets >= 4, "relative_attention_num_buckets", "must be at least 4, got ",
+                  buckets, '.');
+    report.expect(o.relative_attention_max_distance > buckets / 2,
+                  "relative_attention_max_distance",
+                  "must be more than half of relative_attention_num_buckets, got ",
+                  o.relative_attention_max_distance, " and ", buckets, '.');
+  }
+  report.expect(
+      o.position_embedding != PositionEmbedding::kSinusoidal || o.embedding_width() % 2 == 0, width,
+      "must be even for sinusoidal positions, got ", o.embedding_width(), '.');
+}
+
 }  // namespace
 
 void ModelOptions::validate(const OptionReport& report) const {
@@ -121,64 +190,9 @@ void ModelOptions::validate(const OptionReport& report) const {
   validate_layers(*this, report);
   validate_norms(*this, report);
   validate_recurrence(*this, report);
-  if (kv_latent_size > 0) {
-    report.expect(num_key_value_heads == 0 || num_key_value_heads == num_attention_heads,
-                  "num_key_value_heads",
-                  "must be 0 with kv_latent_size, whose latents all heads share, got ",
-                  num_key_value_heads, '.');
-    report.expect(head_size == 0, "head_size", "must be 0 with kv_latent_size, got ", head_size,
-                  '.');
-    report.expect(qk_norm == QkNorm::kNone, "qk_norm", "must be none with kv_latent_size.");
-    report.expect(attention_bias == AttentionBias::kAsOthers, "attention_bias",
-                  "must be auto with kv_latent_size.");
-    report.expect(rope_head_size == 0 || position_embedding == PositionEmbedding::kRope,
-                  "rope_head_size", "needs position_embedding rope, got ", rope_head_size, '.');
-    LatentAttention::validate(latent_attention_options(*this, /*branches=*/1), report);
-  } else {
-    MultiHeadAttention::validate(attention_options(*this, /*branches=*/1), report);
-  }
-  rope_scaling.validate(OptionReport([&](const std::string& member, const std::string& problem) {
-    report.expect(false, concat("rope_scaling.", member).c_str(), problem);
-  }));
-  if (rope_scaling.type == RopeScalingType::kLongrope &&
-      position_embedding == PositionEmbedding::kRope) {
-    const int64_t rotated = kv_latent_size > 0 ? latent_attention_options(*this, 1).rope_head_size
-                                               : attention_options(*this, 1).rotary_size();
-    for (const auto& [name, factors] :
-         {std::pair{"rope_scaling.short_factor", &rope_scaling.short_factor},
-          std::pair{"rope_scaling.long_factor", &rope_scaling.long_factor}}) {
-      report.expect(2 * std::ssize(*factors) == rotated, name, "must have ", rotated / 2,
-                    " numbers, half of what is rotated of a head (head_size, or hidden_size / "
-                    "num_attention_heads, times partial_rotary_factor), got ",
-                    factors->size(), '.');
-    }
-  }
-  const bool fairseq = position_embedding == PositionEmbedding::kFairseq;
-  const char* const width = embedding_size > 0 ? "embedding_size" : "hidden_size";
-  report.expect(!fairseq || (embedding_width() % 2 == 0 && embedding_width() > 2), width,
-                "must be even and more than 2 for sinusoidal positions of fairseq's, got ",
-                embedding_width(), '.');
-  report.expect(attention_scale >= 0, "attention_scale", "must be at least 0, got ",
-                attention_scale, '.');
-  report.expect(attention_scale == 0 || kv_latent_size == 0, "attention_scale",
-                "must be 0 with kv_latent_size, got ", attention_scale, '.');
-  report.expect(attention_softcap >= 0, "attention_softcap", "must be at least 0, got ",
-                attention_softcap, '.');
-  report.expect(attention_softcap == 0 || kv_latent_size == 0, "attention_softcap",
-                "must be 0 with kv_latent_size, got ", attention_softcap, '.');
-  report.expect(logit_softcap >= 0, "logit_softcap", "must be at least 0, got ", logit_softcap,
-                '.');
-  report.expect(logit_scale > 0, "logit_scale", "must be more than 0, got ", logit_scale, '.');
-  if (position_embedding == PositionEmbedding::kRelative) {
-    const int64_t buckets = relative_attention_num_buckets;
-    report.expect(buckets >= 4, "relative_attention_num_buckets", "must be at least 4, got ",
-                  buckets, '.');
-    report.expect(relative_attention_max_distance > buckets / 2, "relative_attention_max_distance",
-                  "must be more than half of relative_attention_num_buckets, got ",
-                  relative_attention_max_distance, " and ", buckets, '.');
-  }
-  report.expect(position_embedding != PositionEmbedding::kSinusoidal || embedding_width() % 2 == 0,
-                width, "must be even for sinusoidal positions, got ", embedding_width(), '.');
+  validate_attention(*this, report);
+  validate_rope_scaling(*this, report);
+  validate_positions(*this, report);
   report.expect(embedding_size == 0 || transformed_head, "embedding_size",
                 "must be 0 with masked_head linear, which reads as wide as hidden_size, got ",
                 embedding_size, '.');
