@@ -15,9 +15,7 @@ namespace tapestry {
 namespace {
 
 /// "a, b or c"
-std::string alternatives(const std::set<std::string>& list) {
-  return join(list, ", ", " or ");
-}
+std::string alternatives(const std::set<std::string>& list) { return join(list, ", ", " or "); }
 
 /// Names of families that agree in something, with what they agree in, in their order.
 class Groups {
