@@ -8,8 +8,8 @@ cd "$(dirname "$(realpath "$0")")/../configs" || exit 1
 one_of() { local choices=("$@"); echo "${choices[RANDOM % $#]}"; }
 
 # A config, and what it takes beside the keys of all.
-configs=(multi30k_small multi30k_denoising summarize_packages gpt_fortunes shakespeare_llama bert_fortunes
-  classify_fortunes answer_spans answer_sums)
+configs=(multi30k_small multi30k_denoising summarize_packages gpt_fortunes shakespeare_llama shakespeare_modern
+  bert_fortunes classify_fortunes answer_spans answer_sums)
 keys() {
   echo "model.norm=$(one_of layernorm rmsnorm batchnorm)"
   echo "model.norm_position=$(one_of pre post)"

@@ -56,7 +56,7 @@ compare multi30k_denoising "data.train=[{text: $work/plain/train.en}, {text: $wo
 compare summarize_packages "data.train={tsv: $work/plain/train.tsv, source_column: 1, target_column: 2}" \
   "data.valid={tsv: $work/plain/valid.tsv, source_column: 1, target_column: 2}"
 compare ding_de_en
-for name in shakespeare_char shakespeare_llama shakespeare_latent; do
+for name in shakespeare_char shakespeare_llama shakespeare_latent shakespeare_modern; do
   compare $name "data.train.text=$data/tinyshakespeare/input.txt" "data.valid.text=$data/tinyshakespeare/input.txt"
 done
 compare gpt_fortunes

@@ -68,15 +68,20 @@ void bind_norms(const TransformerKeys& keys) {
   const bool pre = applies && model.norm_position == NormPosition::kPre;
   const std::string why_pre = applies ? "without norm_position: pre" : why;
   s.read_if(pre, why_pre, "first_norm", model.first_norm,
-            "A norm before the first sub-layer of a stack. ModernBERT has none: its embeddings are "
-            "normalized.");
+            "A norm before the first sub-layer of a stack, which ModernBERT lacks.");
   s.read_if(pre, why_pre, "parallel_residual", model.parallel_residual,
             "Attention and the feed-forward network read the same input (GPT-NeoX), not one the "
             "other's output.");
-  s.read_if(
-      pre, why_pre, "shared_norm", model.shared_norm,
-      "With parallel_residual both read it through one norm (GPT-J, Phi, Cohere), not each its "
-      "own.");
+  s.read_if(pre, why_pre, "shared_norm", model.shared_norm,
+            "With parallel_residual both read it through one norm (GPT-J, Phi, Cohere).");
+  const bool stream = applies && model.norm_position != NormPosition::kPost;
+  s.read_if(stream, applies ? "with norm_position: post" : why, "residual_scalars",
+            model.residual_scalars,
+            "Each layer but the first reads a x + b x0, of the stream x and the embeddings x0; it "
+            "learns a, 1 at first, and b, 0.");
+  s.read_if(keys.ordinary(), keys.why_ordinary(), "value_residual", model.value_residual,
+            "Each self-attention but the first has the values c v + d v1, of its own v and the "
+            "first layer's v1; it learns c and d, 1/2 at first.");
   s.read_if(applies, why, "norm_eps", model.norm_eps, "Added to the variance before its root.",
             positive());
   const bool batch = applies && model.norm == NormKind::kBatch;
@@ -104,9 +109,8 @@ void bind_layer_types(const TransformerKeys& keys) {
     const auto types = enumerators<LayerType>();
     const auto found = std::ranges::find(types, name, [](LayerType t) { return name_of(t); });
     if (found == types.end()) {
-      s.complain("layer_types", concat("'model.layer_types': expected full, window or nope, "
-                                       "got '",
-                                       name, "'."));
+      s.complain("layer_types", "'model.layer_types': expected full, window or nope, got '", name,
+                 "'.");
     } else {
       model.layer_types.push_back(*found);
     }

@@ -112,18 +112,31 @@ SelfAttention::SelfAttention(const Options& options, const ParamScope& scope)
               ? rotary_positions(options.rope_positions, options.rotary_size(),
                                  {options.rope_theta, options.rope_scaling, options.rope_positions},
                                  scope)
-              : PositionTable()) {}
+              : PositionTable()) {
+  if (!options.mixes_values) return;
+  constexpr Init kHalf{Init::Kind::kConstant, 0.5};
+  own_values = scope.create("own_values", {1}, kHalf);
+  earlier_values = scope.create("earlier_values", {1}, kHalf);
+}
+
+Var SelfAttention::mixed_values(const Var& v, const AttentionContext& context) const {
+  if (context.values_out != nullptr) *context.values_out = v;
+  if (!own_values.defined()) return v;
+  check(context.first_values.defined(), "attention",
+        "the values of the first layer are missing: its stack gives them.");
+  return v * own_values + context.first_values * earlier_values;
+}
 
 // Queries, keys and values side by side; with rotary positions queries and keys are rotated.
-Var SelfAttention::project(const Var& x, const Positions& positions) const {
+Var SelfAttention::project(const Var& x, const Positions& positions,
+                           const AttentionContext& context) const {
   Var packed = qkv(x);
-  if (qk_norm.exists()) {
+  if (qk_norm.exists() || own_values.defined() || context.values_out != nullptr) {
     const int64_t keys = options.query_width(),
                   values = keys + options.groups() * options.head_size();
-    packed = concat(
-        {qk_norm.queries(slice(packed, 2, 0, keys)), qk_norm.keys(slice(packed, 2, keys, values)),
-         slice(packed, 2, values, packed.shape()[2])},
-        2);
+    const Var q = qk_norm.queries(slice(packed, 2, 0, keys));
+    const Var k = qk_norm.keys(slice(packed, 2, keys, values));
+    packed = concat({q, k, mixed_values(slice(packed, 2, values, packed.shape()[2]), context)}, 2);
   }
   if (!rope_angles.defined()) return packed;
   return rope(packed, rope_angles.rows(positions.needed(x.shape()[1])).value(),
@@ -137,7 +150,7 @@ Var SelfAttention::project(const Var& x, const Positions& positions) const {
 
 Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
                               const AttentionContext& context) const {
-  const Var packed = project(x, context.sequences);
+  const Var packed = project(x, context.sequences, context);
   const AttentionOptions how{.heads = options.heads,
                              .kv_heads = options.kv_heads,
                              .causal = causal,
@@ -158,7 +171,7 @@ Var SelfAttention::operator()(const Var& x, const Tensor& lengths, bool causal,
 Var SelfAttention::step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
                         const AttentionContext& context) const {
   const int64_t width = options.query_width();
-  const Var packed = project(x, step.positions);
+  const Var packed = project(x, step.positions, context);
   cache.write(packed.value(), width, options.kv_width(), step);
   AttentionOptions how{.heads = options.heads,
                        .kv_heads = options.kv_heads,

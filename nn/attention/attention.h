@@ -45,6 +45,10 @@ struct AttentionContext {
   Tensor prefix_lengths = {};  ///< (B) int32 of a causal layer, or undefined
   Var relative_bias = {};      ///< (H, 2R - 1) of self-attention, or undefined
   Sequences sequences = {};    ///< of self-attention; prefix_lengths has a number for each
+  /// The values (B, T, G * Kv) of the first layer, for a self-attention that mixes its own with
+  /// them.
+  Var first_values = {};
+  Var* values_out = nullptr;  ///< where a self-attention leaves its values
 };
 
 /// Normalizes queries and keys (RMSNorm) before they are rotated: no head, each head by itself with
@@ -71,6 +75,7 @@ struct MultiHeadAttention {
     QkNorm qk_norm = QkNorm::kNone;
     double norm_eps = 1e-5;         ///< of qk_norm
     bool norm_unit_offset = false;  ///< of qk_norm, Norm::Options::unit_offset
+    bool mixes_values = false;      ///< of self-attention, ModelOptions::value_residual
     MatrixInit in_init = {}, out_init = {};
     /// For self-attention: the number of rotary positions whose rows are made at once, others as
     /// needed; 0: queries and keys are not rotated.
@@ -125,10 +130,13 @@ struct SelfAttention {
   Options options;
   Linear qkv, out;
   QueryKeyNorm qk_norm;
-  PositionTable rope_angles;  ///< (positions, K) or undefined
+  PositionTable rope_angles;       ///< (positions, K) or undefined
+  Var own_values, earlier_values;  ///< (1) each, their shares with mixes_values, or undefined
 
  private:
-  Var project(const Var& x, const Positions& positions) const;
+  Var project(const Var& x, const Positions& positions, const AttentionContext& context) const;
+  /// What attends instead of v (B, T, G * Kv).
+  Var mixed_values(const Var& v, const AttentionContext& context) const;
 };
 
 /// Queries come from x (B, T, D), keys and values from a memory (B, S, D).

@@ -151,11 +151,21 @@ void add_layers_that_differ(Cases& cases, const Inputs& in) {
   modern.attention_window = 2;
   modern.layer_types = {LayerType::kFull, LayerType::kWindow};
   cases.push_back(language_model_case(in, "LanguageModel, ModernBERT", modern, false));
+  ModelOptions earlier = o;
+  earlier.residual_scalars = true;
+  earlier.value_residual = true;
+  cases.push_back(language_model_case(in, "LanguageModel, what earlier layers had", earlier, true));
+  earlier.recompute = true;
+  earlier.qk_norm = QkNorm::kHead;
+  cases.push_back(language_model_case(in, "LanguageModel, the same, recomputed", earlier, true));
   ModelOptions sandwich = small_options();
   sandwich.norm_position = NormPosition::kSandwich;
   sandwich.attention_window = 2;
   sandwich.layer_types = {LayerType::kFull, LayerType::kWindow};
   cases.push_back(encoder_decoder_case(in, "EncoderDecoder, sandwich-norm, windows", sandwich));
+  sandwich.residual_scalars = true;
+  sandwich.value_residual = true;
+  cases.push_back(encoder_decoder_case(in, "EncoderDecoder, what earlier layers had", sandwich));
 }
 
 void add_masked_models(Cases& cases, const Inputs& in) {

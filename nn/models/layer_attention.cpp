@@ -18,4 +18,10 @@ LayerAttention::LayerAttention(const ModelOptions& options, int64_t branches,
                                const ParamScope& scope)
     : kind(make(options, branches, scope)) {}
 
+ResidualScalars::ResidualScalars(const ModelOptions& options, const ParamScope& scope) {
+  if (!options.residual_scalars) return;
+  stream = scope.create("stream", {1}, Init::ones());
+  embeddings = scope.create("embeddings", {1}, Init::zeros());
+}
+
 }  // namespace tapestry

@@ -48,6 +48,8 @@ ModelOptions ModelOptions::of_layer(int64_t i) const {
   }
   options.layer_types.clear();
   options.window_rope_theta = 0;
+  options.residual_scalars = residual_scalars && i > 0;
+  options.value_residual = value_residual && i > 0;
   return options;
 }
 
@@ -88,6 +90,8 @@ void validate_norms(const ModelOptions& o, const OptionReport& report) {
   report.expect(o.first_norm || !o.shared_norm, "shared_norm", "must be false without first_norm.");
   report.expect(pre || o.first_norm, "first_norm", "must be true without norm_position pre, got ",
                 name_of(o.norm_position), '.');
+  report.expect(o.norm_position != NormPosition::kPost || !o.residual_scalars, "residual_scalars",
+                "must be false with norm_position post, whose layers end in a norm.");
   report.expect(o.norm != NormKind::kBatch || !o.norm_unit_offset, "norm_unit_offset",
                 "must be false with norm batchnorm.");
 }
@@ -110,6 +114,8 @@ void validate_recurrence(const ModelOptions& o, const OptionReport& report) {
                 o.kv_latent_size, '.');
   report.expect(!o.prefix_lm, "prefix_lm", "must be false ", with,
                 ", which reads from left to right.");
+  report.expect(!o.value_residual, "value_residual", "must be false ", with,
+                ", which has no values.");
   report.expect(!o.zero_branches, "zero_branches", "must be false ", with,
                 ": behind its relu zeros would stay zeros.");
 }
@@ -123,6 +129,7 @@ void validate_attention(const ModelOptions& o, const OptionReport& report) {
     report.expect(o.head_size == 0, "head_size", "must be 0 with kv_latent_size, got ", o.head_size,
                   '.');
     report.expect(o.qk_norm == QkNorm::kNone, "qk_norm", "must be none with kv_latent_size.");
+    report.expect(!o.value_residual, "value_residual", "must be false with kv_latent_size.");
     report.expect(o.attention_bias == AttentionBias::kAsOthers, "attention_bias",
                   "must be auto with kv_latent_size.");
     report.expect(o.rope_head_size == 0 || o.position_embedding == PositionEmbedding::kRope,
@@ -214,6 +221,7 @@ MultiHeadAttention::Options attention_options(const ModelOptions& o, int64_t bra
           .qk_norm = o.qk_norm,
           .norm_eps = o.norm_eps,
           .norm_unit_offset = o.norm_unit_offset,
+          .mixes_values = o.value_residual,
           .in_init = matrix_init(o),
           .out_init = residual_init(o, branches),
           .rope_positions = rope ? o.max_position_embeddings : 0,

@@ -90,6 +90,12 @@ struct ModelOptions {
   bool parallel_residual = false;
   bool shared_norm = false;  ///< one norm of that input for both (GPT-J), not one for each
   bool first_norm = true;    ///< a norm before the first sub-layer of a stack (not ModernBERT's)
+  /// Each layer but the first reads a x + b x0, of the residual stream x and the embeddings x0,
+  /// with a learned a, 1 at first, and b, 0.
+  bool residual_scalars = false;
+  /// Each self-attention but the first has the values c v + d v1, of its own v and the first one's
+  /// v1, with a learned c and d, 1/2 at first (Zhou et al. 2024, "Value residual learning").
+  bool value_residual = false;
   RunningVariance norm_running_variance = RunningVariance::kUnbiased;  ///< of batch norms
   double norm_momentum = 0.1;  ///< the batch's share of their running statistics
   bool bias = true;            ///< linear layers and layer norms of the trunk have one
@@ -184,7 +190,8 @@ struct ModelOptions {
   }
   bool is_recurrent() const { return decoder_self_attention == DecoderSelfAttention::kSsru; }
   bool has_final_norm() const { return final_norm.value_or(norm_position != NormPosition::kPost); }
-  /// The options of layer `i` of a stack, with its own window, positions and first norm.
+  /// The options of layer `i` of a stack, with its own window, positions and first norm, and what
+  /// it takes from earlier layers.
   ModelOptions of_layer(int64_t i) const;
 
   /// Sizes that do not fit each other, of a model with attention.

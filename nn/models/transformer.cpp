@@ -3,7 +3,8 @@
 namespace tapestry {
 
 DecoderLayer::DecoderLayer(const ModelOptions& options, const ParamScope& scope)
-    : self_attention(options, 3 * options.decoder_layers, scope / "self_attention"),
+    : residual_scalars(options, scope / "residual_scalars"),
+      self_attention(options, 3 * options.decoder_layers, scope / "self_attention"),
       self_attention_norm(first_residual_options(options), scope / "self_attention_norm"),
       cross_attention(attention_options(options, 3 * options.decoder_layers),
                       scope / "cross_attention"),
@@ -73,19 +74,15 @@ Var EncoderDecoder::decode(const Tensor& target_in, const Var& memory, const Ten
                            GuidedHead* guided) const {
   check(guided == nullptr || options.alignment_layer > 0, "model",
         "an alignment needs an alignment_layer, got 0.");
-  int64_t number = 0;
-  Var x = target_embedding(target_in);
-  const AttentionContext context{.relative_bias = decoder_positions.bias(target_in.shape()[1])};
-  for (const DecoderLayer& layer : decoder_layers) {
-    // What the head gives is needed now: its layer keeps its activations.
-    if (guided != nullptr && ++number == options.alignment_layer) {
-      x = layer(x, memory, source_lengths, context, guided);
-      continue;
-    }
-    x = run_layer(options.recompute, [&layer, x, memory, source_lengths, context] {
-      return layer(x, memory, source_lengths, context);
-    });
-  }
+  // What the guided head gives is needed now.
+  const int64_t kept = guided != nullptr ? options.alignment_layer - 1 : -1;
+  Var x = run_layers(
+      decoder_layers, target_embedding(target_in),
+      {.relative_bias = decoder_positions.bias(target_in.shape()[1])}, options.recompute, kept,
+      [=](const DecoderLayer& layer, const Var& in, const AttentionContext& context,
+          int64_t number) {
+        return layer(in, memory, source_lengths, context, number == kept ? guided : nullptr);
+      });
   for (const Norm& norm : decoder_norm) x = norm(x);
   return scaled_for_logits(options, x);
 }
@@ -117,9 +114,11 @@ Var EncoderDecoder::advance(const Tensor& tokens, State& state) const {
   const DecodingStep step = state.tokens.next(device), memory = state.memories.held(device);
   Var x = target_embedding(tokens.reshape({rows, 1}), step.positions);
   const AttentionContext context{.relative_bias = decoder_positions.bias(step.positions.first + 1)};
-  for (size_t i = 0; i < decoder_layers.size(); ++i) {
-    x = decoder_layers[i].step(x, state.layers[i], step, memory, context);
-  }
+  x = run_layers(
+      decoder_layers, x, context,
+      [&](const DecoderLayer& layer, const Var& in, const AttentionContext& own, int64_t i) {
+        return layer.step(in, state.layers[size_t(i)], step, memory, own);
+      });
   for (const Norm& norm : decoder_norm) x = norm(x);
   return reshape(scaled_for_logits(options, x), {rows, options.hidden_size});
 }

@@ -31,6 +31,7 @@ struct DecoderLayer {
   Var step(const Var& x, DecoderLayerCache& cache, const DecodingStep& step,
            const DecodingStep& memory, const AttentionContext& context = {}) const;
 
+  ResidualScalars residual_scalars;
   LayerAttention self_attention;
   Residual self_attention_norm;
   CrossAttention cross_attention;

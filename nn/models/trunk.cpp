@@ -74,7 +74,8 @@ Var InputEmbedding::narrow(const Tensor& ids, const Positions& at, const Tensor&
 }
 
 EncoderLayer::EncoderLayer(const ModelOptions& o, const ParamScope& scope)
-    : self_attention(o, 2 * o.num_hidden_layers, scope / "self_attention"),
+    : residual_scalars(o, scope / "residual_scalars"),
+      self_attention(o, 2 * o.num_hidden_layers, scope / "self_attention"),
       self_attention_norm(first_residual_options(o), scope / "self_attention_norm"),
       feed_forward(feed_forward_options(o, 2 * o.num_hidden_layers), scope / "feed_forward"),
       feed_forward_norm(o.shared_norm ? unnormed_residual_options(o) : residual_options(o),
@@ -109,11 +110,10 @@ Var EncoderStack::operator()(Var x, const Tensor& lengths, AttentionContext cont
   const Sequences& sequences = context.sequences;
   context.relative_bias =
       relative_positions.bias(sequences.defined() ? sequences.longest : x.shape()[1]);
-  for (const EncoderLayer& layer : layers) {
-    x = run_layer(recompute, [this, &layer, x, lengths, context] {
-      return layer(x, lengths, causal, context);
-    });
-  }
+  x = run_layers(
+      layers, x, context, recompute, /*kept=*/-1,
+      [this, lengths](const EncoderLayer& layer, const Var& in, const AttentionContext& own,
+                      int64_t) { return layer(in, lengths, causal, own); });
   for (const Norm& f : norm) x = f(x);
   return x;
 }
@@ -145,7 +145,9 @@ Var Trunk::step(const Tensor& ids, std::vector<KeyValueCache>& caches, const Dec
   caches.resize(stack.layers.size());
   context.relative_bias = stack.relative_positions.bias(step.positions.first + ids.shape()[1]);
   Var x = embedding(ids, step.positions);
-  for (size_t i = 0; i < caches.size(); ++i) x = stack.layers[i].step(x, caches[i], step, context);
+  x = run_layers(stack.layers, std::move(x), context,
+                 [&](const EncoderLayer& layer, const Var& in, const AttentionContext& own,
+                     int64_t i) { return layer.step(in, caches[size_t(i)], step, own); });
   for (const Norm& f : stack.norm) x = f(x);
   return x;
 }

@@ -47,6 +47,7 @@ struct EncoderLayer {
   Var step(const Var& x, KeyValueCache& cache, const DecodingStep& step,
            const AttentionContext& context = {}) const;
 
+  ResidualScalars residual_scalars;
   LayerAttention self_attention;
   Residual self_attention_norm;
   FeedForward feed_forward;

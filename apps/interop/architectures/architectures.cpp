@@ -70,6 +70,8 @@ constexpr OffOption kOff[] = {
     {"parallel_residual", "false", "norm_position", "pre"},
     {"shared_norm", "false", "norm_position", "pre"},
     {"first_norm", "true", "norm_position", "pre"},
+    {"residual_scalars", "false"},
+    {"value_residual", "false"},
     {"logit_scale", "1"},
     {"logit_softcap", "0"},
     {"share_encoder_decoder_embeddings", "false"},
