@@ -189,6 +189,16 @@ void bind_results(nb::module_& module) {
                       ", log_probability=", answer.log_probability, ", score=", answer.score,
                       ", finished=", answer.finished ? "True)" : "False)");
       });
+  nb::class_<FoundAnswer>(module, "FoundAnswer", "An answer, cut out of a context.")
+      .def_ro("text", &FoundAnswer::text, "Empty: the context has none.")
+      .def_ro("start", &FoundAnswer::begin, "Of the context's characters, from 0.")
+      .def_ro("end", &FoundAnswer::end, "The character behind it.")
+      .def_ro("probability", &FoundAnswer::probability, "Among all spans that are allowed.")
+      .def("__repr__", [](const FoundAnswer& answer) {
+        return concat("FoundAnswer(text=", nb::repr(nb::cast(answer.text)).c_str(),
+                      ", start=", answer.begin, ", end=", answer.end,
+                      ", probability=", answer.probability, ')');
+      });
   nb::class_<Score>(module, "Score", "The probability of a text under a model.")
       .def_ro("log_probability", &Score::log_probability,
               "Of all tokens, each given those before it and the source.")
@@ -293,6 +303,24 @@ void bind_models(nb::module_& module) {
           },
           "texts"_a, "text_pair"_a = nb::none(),
           "The number that a model of text_regression gives each text; nan of an empty one.")
+      .def(
+          "answer",
+          [](const Model& model, const Texts& questions, const Texts& contexts, int64_t n_best) {
+            return model.call([&](const TrainedModel& trained) {
+              return trained.answer(questions, contexts, n_best);
+            });
+          },
+          "questions"_a, "contexts"_a, "n_best"_a = 1,
+          "For each question the n best answers of a model of question_answering, cut out of the "
+          "context beside it; none if one of both is empty.")
+      .def(
+          "predict",
+          [](const Model& model, const std::vector<std::vector<double>>& x) {
+            return model.call([&](const TrainedModel& trained) { return trained.predict(x); });
+          },
+          "x"_a,
+          "What a model of regression predicts for each point, which has a number for each column "
+          "of x: a list of its y, or of the share of each class.")
       .def("label_words", &label_words, "texts"_a,
            "For each text its words with their labels, and the probability of each.")
       .def("fill_mask", &fill_mask, "lines"_a, "top_k"_a = 5,

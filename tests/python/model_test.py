@@ -162,6 +162,24 @@ class Understands(unittest.TestCase):
                     for line in printed]
         self.assertEqual(found, expected)
 
+    def test_answers_to_questions(self):
+        contexts = LINES[:3] + [""]
+        questions = [line.split(" ")[0] for line in contexts]
+        found = model("questions").answer(questions, contexts, n_best=2)
+        records = [json.dumps({"context": context, "question": question}) if context else ""
+                   for context, question in zip(contexts, questions)]
+        printed = answers("answer", trained("questions"), records, "--jsonl", "--n-best", "2", "--detail", "jsonl")
+        for ours, line in zip(found, printed):
+            theirs = json.loads(line)["answers"] if line else []
+            self.assertEqual([(one.text, one.start, one.end, one.probability) for one in ours],
+                             [(one["text"], one["start"], one["end"], one["probability"]) for one in theirs])
+        self.assertEqual(found[-1], [])
+
+    def test_predictions_of_points(self):
+        found = model("regression").predict([[0.25], [-1.0]])
+        printed = answers("predict", trained("regression"), ["0.25", "-1"])
+        self.assertEqual([f"{y:.6g}" for [y] in found], printed)
+
     def test_labels_of_words(self):
         found = model("tokens").label_words(LINES)
         printed = answers("classify", trained("tokens"), LINES, "--detail", "jsonl")

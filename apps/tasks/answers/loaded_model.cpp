@@ -7,18 +7,17 @@
 namespace tapestry {
 namespace {
 
-constexpr Ability kAnswering[] = {kTranslates,   kContinuesText, kFillsMasks,  kClassifies,
-                                  kFindsClasses, kRatesTexts,    kLabelsWords, kEmbedsTexts};
+constexpr Ability kAnswering[] = {kTranslates,   kContinuesText,  kFillsMasks,  kClassifies,
+                                  kFindsClasses, kRatesTexts,     kLabelsWords, kEmbedsTexts,
+                                  kFindsAnswers, kPredictsNumbers};
 
 // What the model of a config is loaded for.
 Ability ability_of(const Config& config, const std::string& path) {
-  std::string tasks;
   for (const Ability ability : kAnswering) {
     if (config.task->can(ability)) return ability;
-    tasks += concat(tasks.empty() ? "" : ", ", tasks_that_can(ability));
   }
-  fail(ErrorKind::kConfig, "[model] ", path, " must be of task ", tasks, ", got ",
-       config.task->name, '.');
+  fail(ErrorKind::kConfig, "[model] ", path, " is of task ", config.task->name,
+       ", which answers nothing.");
 }
 
 }  // namespace
@@ -50,6 +49,10 @@ void LoadedModel::load(const std::string& path, Ability ability) {
     word_labels->config.training.eval_batch_size = options.batch_size;
   } else if (ability == kEmbedsTexts) {
     read(vectors);
+  } else if (ability == kFindsAnswers) {
+    read(spans);
+  } else if (ability == kPredictsNumbers) {
+    points = RegressionModel::load(read_model_files(path), options.device, "model");
   } else if (examples_of(config).of_images()) {
     read(image_classes);
   } else {
@@ -65,6 +68,7 @@ const TokenizerPair& LoadedModel::tokenizers() const {
          : text_classes ? text_classes->tokenizers
          : word_labels  ? word_labels->tokenizers
          : vectors      ? vectors->tokenizers
+         : spans        ? spans->tokenizers
                         : kNone;
 }
 

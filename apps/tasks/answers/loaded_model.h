@@ -10,6 +10,7 @@
 #include "apps/tasks/answers/translator.h"
 #include "apps/tasks/embedding.h"
 #include "apps/tasks/long_line.h"
+#include "apps/tasks/regression.h"
 #include "core/base/interruption.h"
 
 namespace tapestry {
@@ -38,6 +39,8 @@ struct LoadedModel {
   std::unique_ptr<ImageModel> image_classes;
   std::unique_ptr<TokenClassifierModel> word_labels;
   std::unique_ptr<EmbeddingModel> vectors;
+  std::unique_ptr<SpanModel> spans;
+  std::unique_ptr<RegressionModel> points;
   std::optional<SearchOptions> listed;  // whose shortlist is in use
 
   const TokenizerPair& tokenizers() const;

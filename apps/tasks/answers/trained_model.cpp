@@ -229,6 +229,55 @@ std::vector<std::vector<LabelProbability>> TrainedModel::classify(
   return classes;
 }
 
+std::vector<std::vector<FoundAnswer>> TrainedModel::answer(
+    const std::vector<std::string>& questions, const std::vector<std::string>& contexts,
+    int64_t n_best) const {
+  const SpanModel& model = needed(loaded_->spans, "answer", kFindsAnswers, config());
+  check(questions.size() == contexts.size(), "answer", "needs a context for each question, got ",
+        contexts.size(), " and ", questions.size(), '.');
+  check(n_best >= 1, "answer", "expected 1 <= n_best, got ", n_best, '.');
+  std::vector<std::vector<FoundAnswer>> answers(questions.size());
+  loaded_->in_batches(questions.size(), [&](size_t begin, size_t end) {
+    std::vector<Question> asked;
+    for (size_t i = begin; i < end; ++i) {
+      if (is_blank(questions[i]) || is_blank(contexts[i])) continue;
+      asked.push_back({.id = std::to_string(i),
+                       .context = std::make_shared<const std::string>(contexts[i]),
+                       .question = questions[i],
+                       .answers = {},
+                       .place = place_of_line(static_cast<int64_t>(i) + 1)});
+    }
+    const QuestionCorpus corpus =
+        encode_questions(std::move(asked), *model.tokenizers.source, question_options(config()),
+                         /*labelled=*/false);
+    auto found = find_answers(model, corpus, n_best);
+    for (size_t q = 0; q < found.size(); ++q) {
+      answers[std::stoul(corpus.questions[q].id)] = std::move(found[q]);
+    }
+  });
+  return answers;
+}
+
+std::vector<std::vector<double>> TrainedModel::predict(
+    const std::vector<std::vector<double>>& x) const {
+  const RegressionModel& model = needed(loaded_->points, "predict", kPredictsNumbers, config());
+  const auto features = static_cast<size_t>(model.points.features);
+  std::vector<std::vector<double>> predictions;
+  loaded_->in_batches(x.size(), [&](size_t begin, size_t end) {
+    std::vector<double> numbers;
+    for (size_t i = begin; i < end; ++i) {
+      check(x[i].size() == features, "predict", "point ", i + 1, " must have ", features,
+            " numbers, got ", x[i].size(), '.');
+      numbers.insert(numbers.end(), x[i].begin(), x[i].end());
+    }
+    const std::vector<double> y = model.predict(numbers);
+    for (auto at = y.begin(); at != y.end(); at += model.outputs()) {
+      predictions.emplace_back(at, at + model.outputs());
+    }
+  });
+  return predictions;
+}
+
 std::vector<std::pair<TextInWords, std::vector<WordLabel>>> TrainedModel::label_words(
     const std::vector<std::string>& texts) const {
   const auto& model = needed(loaded_->word_labels, "label_words", kLabelsWords, config());

@@ -11,6 +11,7 @@
 #include "apps/tasks/answers/holes.h"
 #include "apps/tasks/classes/classification.h"
 #include "apps/tasks/classes/token_classification.h"
+#include "apps/tasks/question_answering.h"
 #include "apps/tasks/task.h"
 #include "data/tokenizers/languages.h"
 #include "nn/decoding/decoding.h"
@@ -47,7 +48,7 @@ class TrainedModel {
 
   const Config& config() const;
   bool can(Ability ability) const { return config().task->can(ability); }
-  /// Of both sides; none with images.
+  /// Of both sides; none with images and points.
   const TokenizerPair& tokenizers() const;
   /// The options of the run's config, to change and to hand to a function below.
   const SearchOptions& search() const { return config().generation; }
@@ -85,6 +86,14 @@ class TrainedModel {
   /// By a model of text_regression: the number of each text; NaN of an empty one.
   std::vector<double> rate(const std::vector<std::string>& texts,
                            const std::vector<std::string>& seconds = {}) const;
+  /// By a model of question_answering: the n best answers to each question out of the context
+  /// beside it; none if one of both is empty.
+  std::vector<std::vector<FoundAnswer>> answer(const std::vector<std::string>& questions,
+                                               const std::vector<std::string>& contexts,
+                                               int64_t n_best = 1) const;
+  /// By a model of regression: of each point, which has as many numbers as there are columns of x,
+  /// its y, or the share of each class.
+  std::vector<std::vector<double>> predict(const std::vector<std::vector<double>>& x) const;
   /// The label of each word of each text, with the words.
   std::vector<std::pair<TextInWords, std::vector<WordLabel>>> label_words(
       const std::vector<std::string>& texts) const;

@@ -1,6 +1,7 @@
 // TrainedModel answers as the commands do. (Translations and continuations: tests/install.)
 #include "apps/tasks/answers/trained_model.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -118,9 +119,50 @@ TEST_F(TrainedModelTest, SaysWhatAModelCannot) {
   const TrainedModel model = trained("translation");
   EXPECT_EQ(error_of([&] { model.embed(lines_); }),
             "[embed] needs a model of task embedding, got translation.");
-  ASSERT_EQ(folder_.train("questions", "questions", {"training.max_steps=1"}), 0);
-  EXPECT_THAT(error_of([&] { TrainedModel(folder_.path("questions")); }),
-              HasSubstr("got question_answering"));
+  EXPECT_THAT(error_of([&] { model.predict({{1}}); }), HasSubstr("model of task regression, got"));
+}
+
+TEST_F(TrainedModelTest, FindsAnswersAsTheCommand) {
+  const TrainedModel model = trained("questions");
+  std::vector<std::string> questions, records;
+  for (const std::string& line : lines_) {
+    questions.push_back(line.substr(0, line.find(' ')));
+    const json record = {{"context", line}, {"question", questions.back()}};
+    records.push_back(line.empty() ? "" : record.dump());
+  }
+  const auto found = model.answer(questions, lines_, 2);
+  const auto expected = lines_of(folder_.output(
+      "answer --model questions --jsonl --n-best 2 --detail jsonl", join(records, "\n") + '\n'));
+  ASSERT_EQ(found.size(), expected.size());
+  EXPECT_TRUE(found.back().empty());
+  for (size_t i = 0; i + 1 < found.size(); ++i) {
+    const json answers = json::parse(expected[i]).at("answers");
+    ASSERT_EQ(found[i].size(), answers.size());
+    for (size_t at = 0; at < answers.size(); ++at) {
+      EXPECT_EQ(found[i][at].text, answers[at].at("text"));
+      EXPECT_EQ(found[i][at].begin, answers[at].at("start"));
+      EXPECT_EQ(found[i][at].end, answers[at].at("end"));
+      EXPECT_EQ(found[i][at].probability, answers[at].at("probability"));
+    }
+  }
+  questions.pop_back();
+  EXPECT_THAT(error_of([&] { model.answer(questions, lines_); }),
+              HasSubstr(concat("got ", lines_.size(), " and ", questions.size())));
+}
+
+TEST_F(TrainedModelTest, PredictsAsTheCommand) {
+  const TrainedModel model = trained("regression");
+  const auto found = model.predict({{0.25}, {-1}, {0.5}});
+  const auto expected = lines_of(folder_.output("predict --model regression", "0.25\n-1\n0.5\n"));
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i].size(), 1u);
+    EXPECT_EQ(fmt::format("{:.6g}", found[i][0]), expected[i]);
+  }
+  EXPECT_THAT(error_of([&] {
+                model.predict({{1, 2}});
+              }),
+              HasSubstr("point 1 must have 1 numbers, got 2."));
 }
 
 TEST(SignalsFromTest, AskTheProgramThatHasHandlers) {
