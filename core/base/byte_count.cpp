@@ -15,6 +15,8 @@ std::optional<int64_t> byte_count(const std::string& text) {
   constexpr double kMost = 0x1p62;
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
+  // It reads hexadecimal numbers, too, which nobody means here.
+  if (text.find_first_of("xX") < static_cast<size_t>(end - text.c_str())) return std::nullopt;
   std::string unit = end;
   unit.erase(0, std::min(unit.find_first_not_of(' '), unit.size()));
   for (const auto& [name, bytes] : kUnits) {

@@ -1,4 +1,4 @@
-// Members of messages that a chat template would lose.
+// Members of talks that a chat template would lose.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 namespace tapestry {
 
 /// The first member of a message that tells something and that the template does not read: calls of
-/// tools, or of a talk that is learnt a weight other than 1. "" if there is none. The record must
-/// be a talk.
+/// tools, thoughts, or of a talk that is learnt a weight other than 1; then the record's own tools
+/// and documents. "" if there is none. The record must be a talk.
 std::string lost_member(const ChatFormat& format, const nlohmann::ordered_json& record,
                         const std::string& messages, bool learnt = true);
 

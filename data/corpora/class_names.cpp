@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "data/files/utf8.h"
 
 namespace tapestry {
 
@@ -23,6 +24,19 @@ int32_t class_number(const std::vector<std::string>& names, const std::string& l
   if (found != names.end()) return static_cast<int32_t>(found - names.begin());
   fail(ErrorKind::kData, "[data] ", place, " must have one of the labels ", join(names, ", "),
        ", got '", label, "'.");
+}
+
+std::optional<std::vector<std::string>> names_in_label(std::string_view label) {
+  std::vector<std::string> names;
+  if (strip(label) == "-") return names;
+  for (size_t begin = 0; begin <= label.size();) {
+    const size_t end = std::min(label.find(',', begin), label.size());
+    const std::string_view name = strip(label.substr(begin, end - begin));
+    if (name.empty() || name == "-") return std::nullopt;
+    names.emplace_back(name);
+    begin = end + 1;
+  }
+  return names;
 }
 
 }  // namespace tapestry

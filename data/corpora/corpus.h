@@ -88,7 +88,8 @@ struct CorpusSpec {
   std::string negative_column, score_column;
   std::string text_column;
   std::string label_column;      ///< the class of the text
-  bool label_lists = false;      ///< a jsonl or parquet may have a list of classes there
+  bool label_lists = false;      ///< it may be a list of classes, in a jsonl or parquet a JSON list
+  bool label_numbers = false;    ///< it is a number, whatever label_lists says
   std::string text_pair_column;  ///< beside a label: a second text in the same row; or ""
   std::string context_column, question_column, answer_column;
   std::string answer_start_column;  ///< the character of the context where the answer begins

@@ -18,7 +18,7 @@ namespace tapestry {
 namespace {
 
 // Raise it when the rules that turn text into ids change, or the file of a table.
-constexpr const char* kVersion = "8";
+constexpr const char* kVersion = "9";
 constexpr int64_t kSamples = 64;
 constexpr int64_t kSampleBytes = int64_t{1} << 20;
 
@@ -102,62 +102,68 @@ std::vector<std::pair<std::string, std::string>> reading_of(const CorpusSpec& sp
   // Binds all members: if one is added, this does not compile until it is listed below, or known to
   // change nothing that is read.
   const auto& [source, target, records, source_column, target_column, negative_column, score_column,
-               text_column, label_column, label_lists, text_pair_column, context_column,
-               question_column, answer_column, answer_start_column, tokens_column, tags_column,
-               x_column, y_column, x_columns, class_column, prompt, answer, messages_column, chosen,
-               rejected, prompt_column, chosen_column, rejected_column, chat, ding, direction,
-               min_words, text, documents, images, labels, squad, conll, range_begin, range_end,
-               split, limit, weight, pair_weights, pair_weight_column, alignments, clean] = spec;
+               text_column, label_column, label_lists, label_numbers, text_pair_column,
+               context_column, question_column, answer_column, answer_start_column, tokens_column,
+               tags_column, x_column, y_column, x_columns, class_column, prompt, answer,
+               messages_column, chosen, rejected, prompt_column, chosen_column, rejected_column,
+               chat, ding, direction, min_words, text, documents, images, labels, squad, conll,
+               range_begin, range_end, split, limit, weight, pair_weights, pair_weight_column,
+               alignments, clean] = spec;
   static_cast<void>(weight);
-  static_cast<void>(label_lists);  // of another task, which reads other labels
   std::vector<std::string> files;
   for (const std::string& key : CorpusSpec::file_keys()) {
     if (!spec.file(key).empty()) files.push_back(key);
   }
-  return {{"files", join(files, ", ")},
-          {"header", records.header},
-          {"source_column", source_column},
-          {"target_column", target_column},
-          {"negative_column", negative_column},
-          {"score_column", score_column},
-          {"text_column", text_column},
-          {"label_column", label_column},
-          {"text_pair_column", text_pair_column},
-          {"context_column", context_column},
-          {"question_column", question_column},
-          {"answer_column", answer_column},
-          {"answer_start_column", answer_start_column},
-          {"tokens_column", tokens_column},
-          {"tags_column", tags_column},
-          {"x_column", x_column},
-          {"y_column", y_column},
-          {"x_columns", join(x_columns, "\n")},
-          {"class_column", class_column},
-          {"prompt", prompt},
-          {"answer", answer},
-          {"messages_column", messages_column},
-          {"chosen", chosen},
-          {"rejected", rejected},
-          {"prompt_column", prompt_column},
-          {"chosen_column", chosen_column},
-          {"rejected_column", rejected_column},
-          {"loss_on", chat == nullptr ? "" : concat(static_cast<int>(chat->loss_on))},
-          {"chat_tokens", chat == nullptr ? "" : concat(chat->tokens)},
-          {"chat_template", chat == nullptr ? "" : chat->chat.source()},
-          {"chat_day", chat == nullptr ? "" : day_of_talks(chat->chat.source())},
-          {"direction", direction},
-          {"min_words", concat(min_words)},
-          {"documents", documents},
-          {"range", concat(std::setprecision(17), range_begin, ' ', range_end)},
-          {"split", split},
-          {"limit", concat(limit)},
-          {"pair_weight_column", pair_weight_column},
-          {"max_ratio", concat(clean.max_ratio)},
-          {"deduplicate", clean.deduplicate},
-          {"drop_copies", clean.drop_copies ? "true" : "false"},
-          {"source_script", join(clean.source_script, "\n")},
-          {"target_script", join(clean.target_script, "\n")},
-          {"script_share", concat(std::setprecision(17), clean.script_share)}};
+  std::vector<std::pair<std::string, std::string>> reading = {
+      {"files", join(files, ", ")},
+      {"header", records.header},
+      {"source_column", source_column},
+      {"target_column", target_column},
+      {"negative_column", negative_column},
+      {"score_column", score_column},
+      {"text_column", text_column},
+      {"label_column", label_column},
+      {"text_pair_column", text_pair_column},
+      {"context_column", context_column},
+      {"question_column", question_column},
+      {"answer_column", answer_column},
+      {"answer_start_column", answer_start_column},
+      {"tokens_column", tokens_column},
+      {"tags_column", tags_column},
+      {"x_column", x_column},
+      {"y_column", y_column},
+      {"x_columns", join(x_columns, "\n")},
+      {"class_column", class_column},
+      {"prompt", prompt},
+      {"answer", answer},
+      {"messages_column", messages_column},
+      {"chosen", chosen},
+      {"rejected", rejected},
+      {"prompt_column", prompt_column},
+      {"chosen_column", chosen_column},
+      {"rejected_column", rejected_column},
+      {"loss_on", chat == nullptr ? "" : concat(static_cast<int>(chat->loss_on))},
+      {"chat_tokens", chat == nullptr ? "" : concat(chat->tokens)},
+      {"chat_template", chat == nullptr ? "" : chat->chat.source()},
+      {"chat_day", chat == nullptr ? "" : day_of_talks(chat->chat.source())},
+      {"direction", direction},
+      {"min_words", concat(min_words)},
+      {"documents", documents},
+      {"range", concat(std::setprecision(17), range_begin, ' ', range_end)},
+      {"split", split},
+      {"limit", concat(limit)},
+      {"pair_weight_column", pair_weight_column},
+      {"max_ratio", concat(clean.max_ratio)},
+      {"deduplicate", clean.deduplicate},
+      {"drop_copies", clean.drop_copies ? "true" : "false"},
+      {"source_script", join(clean.source_script, "\n")},
+      {"target_script", join(clean.target_script, "\n")},
+      {"script_share", concat(std::setprecision(17), clean.script_share)}};
+  // Other labels are dropped as malformed.
+  if (label_numbers || label_lists) {
+    reading.emplace_back("labels_are", label_numbers ? "numbers" : "lists");
+  }
+  return reading;
 }
 
 }  // namespace tapestry

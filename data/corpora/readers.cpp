@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <unordered_set>
 
 #include "core/base/error.h"
+#include "data/corpora/class_names.h"
 #include "data/corpora/corpus.h"
 #include "data/corpora/ding.h"
 #include "data/corpora/filtering_reader.h"
@@ -173,6 +175,13 @@ class RecordPairReader : public FilteringReader {
     }
   }
 
+  bool drops_kind(const TextPair& pair) override {
+    if (spec_.kind() != CorpusSpec::Kind::kLabelled) return false;
+    const std::string problem = label_problem(pair.target);
+    if (!problem.empty()) drop(Drop::kMalformed, concat(pair.place, ": ", problem));
+    return !problem.empty();
+  }
+
   // The texts are in the order of the fields, and are not needed any more.
   virtual void take(std::vector<std::string>& texts, TextPair& pair) {
     std::swap(pair.source, texts[0]);
@@ -190,6 +199,17 @@ class RecordPairReader : public FilteringReader {
   static std::array<const std::string*, 4> beside(const CorpusSpec& spec) {
     return {&spec.pair_weight_column, &spec.text_pair_column, &spec.negative_column,
             &spec.score_column};
+  }
+  // "" if nothing is wrong with it.
+  std::string label_problem(const std::string& label) const {
+    double number = 0;
+    if (spec_.label_numbers) {
+      const bool is_number =
+          parse_number(label, number) && std::isfinite(static_cast<float>(number));
+      return is_number ? "" : concat("must have numbers for labels, got '", label, '\'');
+    }
+    if (!spec_.label_lists || names_in_label(label)) return "";
+    return concat("must have names with commas between them, or -, for labels, got '", label, '\'');
   }
 
   std::unique_ptr<RecordReader> records_;

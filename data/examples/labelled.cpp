@@ -1,6 +1,7 @@
 #include "data/examples/labelled.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "core/base/error.h"
@@ -115,16 +116,12 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
 
 namespace {
 
-std::vector<std::string> names_in(const std::string& label) {
-  std::vector<std::string> names;
-  if (label == "-") return names;
-  for (size_t begin = 0; begin <= label.size();) {
-    const size_t end = std::min(label.find(',', begin), label.size());
-    const std::string name(strip(std::string_view(label).substr(begin, end - begin)));
-    if (!name.empty()) names.push_back(name);
-    begin = end + 1;
-  }
-  return names;
+// The reader has dropped texts whose labels are no lists.
+std::vector<std::string> names_of_label(const std::string& label, const std::string& where) {
+  std::optional<std::vector<std::string>> names = names_in_label(label);
+  if (names) return std::move(*names);
+  fail(ErrorKind::kData, "[data] ", where, " must have lists of names for labels, got '", label,
+       "'.");
 }
 
 }  // namespace
@@ -135,13 +132,13 @@ LabelSets label_sets(const LabelledCorpus& corpus, const std::vector<std::string
   if (known.empty()) {
     std::vector<std::string> all;
     for (const std::string& label : corpus.label_names) {
-      for (std::string& name : names_in(label)) all.push_back(std::move(name));
+      for (std::string& name : names_of_label(label, where)) all.push_back(std::move(name));
     }
     result.names = class_names_of(std::move(all), where);
   }
   for (const std::string& label : corpus.label_names) {
     std::vector<int32_t>& set = result.sets.emplace_back(result.names.size(), 0);
-    for (const std::string& name : names_in(label)) {
+    for (const std::string& name : names_of_label(label, where)) {
       set[static_cast<size_t>(class_number(result.names, name, where))] = 1;
     }
   }

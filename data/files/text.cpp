@@ -1,5 +1,6 @@
 #include "data/files/text.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -33,6 +34,16 @@ std::string wide_encoding(std::string_view bytes) {
   return bytes.size() >= kEnough && (is_every_second(0) || is_every_second(1)) ? "UTF-16" : "";
 }
 
+// Whether the lines of these first bytes of a file end in CR only. A last CR may belong to a CR LF,
+// and a rare one may stand inside a line that is longer than this.
+bool has_old_mac_ends(std::string_view bytes) {
+  constexpr size_t kLongestLine = 4096;
+  if (bytes.find('\n') != bytes.npos) return false;
+  const size_t ends = static_cast<size_t>(
+      std::count(bytes.begin(), bytes.end() - (bytes.ends_with('\r') ? 1 : 0), '\r'));
+  return ends * kLongestLine >= bytes.size();
+}
+
 }  // namespace
 
 struct LineReader::State {
@@ -42,6 +53,16 @@ struct LineReader::State {
     begin = 0;
     end = source.read(buffer.data(), buffer.size(), line_number);
     return end > 0;
+  }
+
+  // What is there to be read.
+  std::string_view rest() const { return {buffer.data() + begin, end - begin}; }
+  bool fill_more() {
+    const size_t count = end < buffer.size()
+                             ? source.read(buffer.data() + end, buffer.size() - end, line_number)
+                             : 0;
+    end += count;
+    return count > 0;
   }
 
   // Moves bytes up to the next LF (which is consumed, not kept) to `line`; false at the end of
@@ -84,10 +105,19 @@ struct LineReader::State {
 LineReader::LineReader(const std::string& path) : state_(std::make_unique<State>(path)) {
   // An empty file is nearly always a failed step before this one: say so at once.
   if (!state_->fill()) fail_data(path, "is empty, expected lines of text.");
-  const std::string wide = wide_encoding({state_->buffer.data(), state_->end});
+  const std::string wide = wide_encoding(state_->rest());
   if (!wide.empty()) {
     fail_data(path,
               concat("is ", wide, ", expected UTF-8: iconv -f ", wide, " -t UTF-8 makes it so."));
+  }
+  // A pipe may give its first LF later.
+  while (has_old_mac_ends(state_->rest()) && state_->fill_more()) {
+  }
+  if (has_old_mac_ends(state_->rest())) {
+    fail_data(
+        path,
+        "has lines that end in CR only, as on an old Mac, expected LF or CR LF: tr '\\r' '\\n' "
+        "<in >out makes it so.");
   }
 }
 LineReader::~LineReader() = default;

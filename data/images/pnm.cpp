@@ -54,15 +54,25 @@ DecodedImage decode(std::string_view file, const std::string& path, const Header
   image.channels = file[1] == '5' ? 1 : 3;
   image.width = header.number("width", kLongestSide);
   image.height = header.number("height", kLongestSide);
-  header.number("largest value", kLargest);
+  const int64_t most = header.number("largest value", kLargest);
   check(image);
   const std::string_view pixels = header.pixels();
   const int64_t bytes = image.height * image.width * image.channels;
-  if (std::ssize(pixels) < bytes) {
+  if (std::ssize(pixels) != bytes) {
     fail(ErrorKind::kData, "[data] ", path, " must hold ", image.width, " x ", image.height, " x ",
-         image.channels, " bytes behind its header, got ", pixels.size(), '.');
+         image.channels, " bytes behind its header, got ",
+         std::ssize(pixels) > bytes ? "more" : std::to_string(pixels.size()), '.');
   }
-  image.pixels.assign(pixels.begin(), pixels.begin() + bytes);
+  image.pixels.assign(pixels.begin(), pixels.end());
+  if (most == kLargest) return image;
+  for (size_t i = 0; i < image.pixels.size(); ++i) {
+    uint8_t& pixel = image.pixels[i];
+    if (pixel > most) {
+      fail(ErrorKind::kData, "[data] ", path, " must have values from 0 to ", most, ", got ",
+           static_cast<int>(pixel), " in byte ", i, " behind its header.");
+    }
+    pixel = static_cast<uint8_t>((pixel * kLargest + most / 2) / most);
+  }
   return image;
 }
 

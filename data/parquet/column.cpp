@@ -35,8 +35,17 @@ void append_number(std::string& text, T value) {
 
 template <class T>
 void append_float(std::string& text, T value) {
-  if (std::isfinite(value)) return append_number(text, value);
-  text += "null";
+  if (!std::isfinite(value)) {
+    text += "null";
+    return;
+  }
+  // 100000 rather than 1e+05: a record's number becomes a text as it is written here.
+  const double size = std::abs(static_cast<double>(value));
+  const bool is_usual = size == 0 || (size >= 1e-4 && size < 1e15);
+  if (!is_usual) return append_number(text, value);
+  char digits[40];
+  text.append(digits,
+              std::to_chars(digits, digits + sizeof(digits), value, std::chars_format::fixed).ptr);
 }
 
 // Bits of numbers up to `most`.

@@ -20,13 +20,10 @@ namespace {
 /// Texts whose labels are numbers.
 struct RatedCorpus : LabelledCorpus {
   RatedCorpus() = default;
-  RatedCorpus(LabelledCorpus texts, const std::string& where) : LabelledCorpus(std::move(texts)) {
+  explicit RatedCorpus(LabelledCorpus texts) : LabelledCorpus(std::move(texts)) {
     for (const std::string& label : label_names) {
       double value = 0;
-      if (!parse_number(label, value)) {
-        fail(ErrorKind::kData, "[data] ", where, " must have numbers for labels, got '", label,
-             "'.");
-      }
+      check(parse_number(label, value), "data", "the reader drops what has no number.");
       numbers.push_back(value);
     }
   }
@@ -37,7 +34,9 @@ struct RatedCorpus : LabelledCorpus {
 
 RatedCorpus load_rated(const std::vector<CorpusSpec>& corpora, const Tokenizer& tokenizer,
                        const CorpusOptions& options, const LoadContext& context) {
-  return {load_labelled(corpora, tokenizer, options, {}, context), corpora.front().str()};
+  std::vector<CorpusSpec> rated = corpora;
+  for (CorpusSpec& corpus : rated) corpus.label_numbers = true;
+  return RatedCorpus(load_labelled(rated, tokenizer, options, {}, context));
 }
 
 Var predicted(const TextClassifier& model, const LabelledBatch& batch) {

@@ -1,7 +1,6 @@
 #include "data/corpora/records/chat_reader.h"
 
 #include <nlohmann/json.hpp>
-#include <set>
 #include <vector>
 
 #include "core/base/error.h"
@@ -10,6 +9,7 @@
 #include "data/corpora/filtering_reader.h"
 #include "data/corpora/records/json_lines.h"
 #include "data/corpora/records/jsonl_reader.h"
+#include "data/corpora/records/names_twice.h"
 #include "data/files/text.h"
 
 namespace tapestry {
@@ -103,18 +103,8 @@ class ChatReader : public FilteringReader {
 }  // namespace
 
 std::string parse_talk(const std::string& line, Json& record) {
-  std::vector<std::set<std::string>> open;  // the names of each object around the present place
   std::string twice;
-  const auto look = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    const bool is_name = event == Json::parse_event_t::key;
-    if (is_name && !open.back().insert(parsed.get<std::string>()).second && twice.empty()) {
-      twice = parsed.get<std::string>();
-    }
-    return true;
-  };
-  record = Json::parse(line, look, /*allow_exceptions=*/false);
+  record = parse_names_once<Json>(line, twice);
   if (record.is_discarded()) return json_problem(line);
   return twice.empty() ? "" : concat("names '", twice, "' twice");
 }

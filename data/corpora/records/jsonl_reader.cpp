@@ -36,11 +36,9 @@ class FieldCollector : public nlohmann::json_sax<Json> {
     hold(value ? "true" : "false");
     return other(value ? "true" : "false");
   }
-  bool number_integer(number_integer_t value) override { return number(std::to_string(value)); }
+  bool number_integer(number_integer_t value) override { return number(json_integer(value)); }
   bool number_unsigned(number_unsigned_t value) override { return number(std::to_string(value)); }
-  bool number_float(number_float_t value, const string_t&) override {
-    return number(Json(value).dump());
-  }
+  bool number_float(number_float_t, const string_t& written) override { return number(written); }
   bool string(string_t& value) override {
     hold("a text");
     return text(value);
@@ -275,7 +273,7 @@ RecordReader::Row JsonlReader::next(RecordValues& values) {
     if (values.present[i] == 0) {
       if (field.optional && holder.empty()) continue;
       const auto missing = [&](const std::string& place) {
-        return missing_name(place, "field", parse_json_record(line_, place_).names(), field.name);
+        return missing_name(place, "field", json_names(line_, place_), field.name);
       };
       // Of a list that somebody misspelt the others are to be seen.
       const std::string problem =
@@ -302,7 +300,7 @@ RecordReader::Row JsonlReader::next(RecordValues& values) {
 
 std::vector<std::string> JsonlReader::names() const {
   std::vector<std::string> names = lines_->names();
-  return names.empty() ? parse_json_record(line_, place_).names() : names;
+  return names.empty() ? json_names(line_, place_) : names;
 }
 
 RecordReader::Row JsonlReader::odd(Row row, const std::string& reason,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/base/error.h"
 #include "data/corpora/records/jsonl_reader.h"
@@ -13,23 +14,85 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A field of an object inside is called "outer.inner".
-void add_fields(const Json& json, const std::string& prefix, Record& record) {
-  for (const auto& [key, value] : json.items()) {
-    const std::string name = prefix + key;
-    if (value.is_string()) {
-      record.add(name, value.get<std::string>());
-    } else if (value.is_number()) {
-      record.add(name, value.dump());
-    } else {
-      record.add_other(name, value.is_array()    ? "a list"
-                             : value.is_object() ? "an object"
-                             : value.is_null()   ? "null"
-                             : value.get<bool>() ? "true"
-                                                 : "false");
-      if (value.is_object()) add_fields(value, name + '.', record);
-    }
+// Adds what a parser meets to a record. A field of an object inside is called "outer.inner";
+// nothing inside of a list is a field.
+class RecordBuilder : public nlohmann::json_sax<Json> {
+ public:
+  explicit RecordBuilder(Record& record) : record_(record) {}
+
+  bool is_object() const { return is_object_; }
+  /// The first name that an object has twice, or "".
+  const std::string& twice() const { return twice_; }
+
+  bool null() override { return other("null"); }
+  bool boolean(bool value) override { return other(value ? "true" : "false"); }
+  bool number_integer(number_integer_t value) override { return text(json_integer(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return text(std::to_string(value)); }
+  bool number_float(number_float_t, const string_t& written) override { return text(written); }
+  bool string(string_t& value) override { return text(value); }
+  bool binary(binary_t&) override { return other("binary"); }
+
+  bool start_object(std::size_t) override {
+    if (open_.empty()) is_object_ = lists_ == 0;
+    other("an object");
+    open_.push_back({open_.empty() ? "" : name_ + '.', {}});
+    return true;
   }
+  bool key(string_t& name) override {
+    Open& object = open_.back();
+    if (!object.names.insert(name).second && twice_.empty()) twice_ = name;
+    if (lists_ == 0) name_ = object.prefix + name;
+    return true;
+  }
+  bool end_object() override {
+    open_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    other("a list");
+    ++lists_;
+    return true;
+  }
+  bool end_array() override {
+    --lists_;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+    return false;
+  }
+
+ private:
+  struct Open {
+    std::string prefix;
+    std::set<std::string> names;
+  };
+
+  bool is_field() const { return lists_ == 0 && !open_.empty(); }
+  bool text(const std::string& value) {
+    if (is_field()) record_.add(name_, value);
+    return true;
+  }
+  bool other(const char* kind) {
+    if (is_field()) record_.add_other(name_, kind);
+    return true;
+  }
+
+  Record& record_;
+  std::vector<Open> open_;  // the objects around the present place
+  int64_t lists_ = 0;       // likewise
+  std::string name_, twice_;
+  bool is_object_ = false;
+};
+
+// Returns the first name that an object has twice, or "".
+std::string build_record(std::string_view line, Record& record) {
+  RecordBuilder builder(record);
+  const bool is_json = Json::sax_parse(line, &builder);
+  if (!is_json || !builder.is_object()) {
+    fail(ErrorKind::kData, "[data] ", record.place(), " must be a JSON object, got ",
+         is_json ? "another value" : json_problem(line), '.');
+  }
+  return builder.twice();
 }
 
 }  // namespace
@@ -82,15 +145,20 @@ bool Record::flag(const std::string& name, bool absent) const {
 }
 
 Record parse_json_record(std::string_view line, const std::string& place) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    fail(ErrorKind::kData, "[data] ", place, " must be a JSON object, got ",
-         json.is_discarded() ? json_problem(line) : "another value", '.');
-  }
   Record record(place);
-  add_fields(json, "", record);
+  const std::string twice = build_record(line, record);
+  if (!twice.empty()) fail(ErrorKind::kData, "[data] ", place, ": names '", twice, "' twice.");
   return record;
 }
+
+std::vector<std::string> json_names(std::string_view line, const std::string& place) {
+  Record record(place);
+  build_record(line, record);
+  return record.names();
+}
+
+// A parser gives whole numbers without a sign as unsigned ones.
+std::string json_integer(int64_t value) { return value == 0 ? "-0" : std::to_string(value); }
 
 std::string Template::parse(std::string_view text, std::vector<Part>& parts) {
   std::string plain;

@@ -47,8 +47,13 @@ class Record {
   std::map<std::string, Field> fields_;
 };
 
-/// The record of one line of JSON. Throws Error(kData), naming the place, if it is no JSON object.
+/// The record of one line of JSON. Throws Error(kData), naming the place, if it is no JSON object,
+/// or if an object names a member twice.
 Record parse_json_record(std::string_view line, const std::string& place);
+/// The names of its fields, for messages: each once, whatever an object names twice.
+std::vector<std::string> json_names(std::string_view line, const std::string& place);
+/// A whole number of JSON that a parser gives as a signed one, as it is written.
+std::string json_integer(int64_t value);
 
 /// A text with places for fields: "Question: {question}\nAnswer:". `{{` and `}}` stand for braces.
 class Template {

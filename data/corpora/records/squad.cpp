@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/nearest_name.h"
+#include "data/corpora/records/names_twice.h"
 #include "data/corpora/records/records.h"
 #include "data/corpora/records/squad.h"
 #include "data/corpora/shards.h"
@@ -128,8 +129,12 @@ class Node {
 };
 
 void read_squad(const std::string& path, Collector& collector) {
-  const Json json = Json::parse(read_unpacked(path), nullptr, /*allow_exceptions=*/false);
+  std::string twice;
+  const Json json = parse_names_once<Json>(read_unpacked(path), twice);
   if (json.is_discarded()) fail(ErrorKind::kData, "[data] ", path, " must be JSON, got none.");
+  if (!twice.empty()) {
+    fail(ErrorKind::kData, "[data] ", path, ": an object names '", twice, "' twice.");
+  }
   for (const Node& article : Node(json, concat(path, ':')).at("data").items()) {
     for (const Node& paragraph : article.at("paragraphs").items()) {
       const auto context = std::make_shared<const std::string>(paragraph.at("context").text());

@@ -67,7 +67,15 @@ void TableReader::start() {
 
 int64_t TableReader::place_of(const RecordField& field) const {
   const auto found = std::find(names_.begin(), names_.end(), field.name);
-  if (found != names_.end()) return found - names_.begin();
+  if (found != names_.end()) {
+    const auto again = std::find(found + 1, names_.end(), field.name);
+    if (again != names_.end()) {
+      fail(ErrorKind::kData, "[data] ", place_, " names the column '", field.name,
+           "' twice: columns ", found - names_.begin() + 1, " and ", again - names_.begin() + 1,
+           '.');
+    }
+    return found - names_.begin();
+  }
   if (is_column_number(field.name)) return std::stoll(field.name) - 1;
   if (!field.needs_column()) return -1;
   fail_missing(place_, "column", names_, field.name, advice_on_line(line_, 1, *file_.format));

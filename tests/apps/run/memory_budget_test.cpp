@@ -123,7 +123,8 @@ TEST(ByteCountTest, ReadsWhatPeopleWrite) {
   EXPECT_EQ(byte_count("1.5 GiB"), int64_t{3} << 29);
   EXPECT_EQ(byte_count("600000"), 600000);
   EXPECT_EQ(byte_count("12 MB"), 12000000);
-  for (const char* wrong : {"", "GB", "-1GB", "0", "nan", "inf", "1e30", "4 gigs", "4GB x"}) {
+  for (const char* wrong :
+       {"", "GB", "-1GB", "0", "nan", "inf", "1e30", "4 gigs", "4GB x", "0x10GB", "0X1p40"}) {
     EXPECT_FALSE(byte_count(wrong)) << wrong;
   }
 }

@@ -184,7 +184,7 @@ TEST_F(Dirt, OfAWholeFileIsTold) {
          for (char& c : text) c = c == '\n' ? '\r' : c;
          return text;
        }(),
-       "source has 1 lines, "},
+       "source has lines that end in CR only"},
   };
   const std::string target = numbered_lines("t", 1, 9);
   for (const DirtyFile& dirt : kFiles) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/base/error.h"
 #include "data/files/text.h"
 #include "tests/data/files/files.h"
 
@@ -151,6 +152,34 @@ TEST_F(RecordFiles, SayWhichColumnsThereAre) {
             "has an object in each line.");
   EXPECT_EQ(error(kTsv, "Well, what now?\n", {{"text"}}),
             "f:1: has the column Well, what now?; 'text' is none of them.");
+}
+
+TEST_F(RecordFiles, AHeaderNamesAColumnOnce) {
+  EXPECT_EQ(error(kCsv, "id,text,id, text\n1,2,3,4\n", {{"text"}}),
+            "f:1 names the column 'text' twice: columns 2 and 4.");
+  EXPECT_EQ(error(kTsv, "text\ttext\n1\t2\n", {{"text"}}),
+            "f:1 names the column 'text' twice: columns 1 and 2.");
+  // Nobody asks for the others.
+  EXPECT_THAT(read(kCsv, "id,text,id\n1,2,3\n", {{"text"}}), ElementsAre("2: 2"));
+  EXPECT_THAT(read(kCsv, "text,text\n1,2\n", {{"2"}}, "yes"), ElementsAre("2: 2"));
+}
+
+TEST_F(RecordFiles, JsonlHasNumbersAsTheyAreWritten) {
+  for (const char* const number :
+       {"123456789012345678901", "18446744073709551615", "-9223372036854775808",
+        "-12345678901234567890", "1.10", "1e5", "1E+05", "-0", "0", "-0.0", "7", "-7",
+        "0.1000000000000000055511151231257827"}) {
+    const std::string line = concat("{\"a\": ", number, ", \"b\": [", number, "]}\n");
+    EXPECT_THAT(read(kJsonl, line, {{"a"}, {.name = "b", .list = true}}),
+                ElementsAre(concat("1: ", number, '|', number)));
+  }
+}
+
+// The names in a message are those of a record of which another member stands there twice.
+TEST_F(RecordFiles, AMemberThatNobodyAsksForMayStandTwice) {
+  EXPECT_THAT(read(kJsonl, "{\"a\": 1, \"b\": 2, \"b\": 3}\n", {{"a"}}), ElementsAre("1: 1"));
+  EXPECT_EQ(error(kJsonl, "{\"b\": 2, \"b\": 3}\n", {{"a"}}),
+            "f:1: has the field b; 'a' is none of them; did you mean 'b'?");
 }
 
 TEST_F(RecordFiles, JsonlHasNamedFields) {

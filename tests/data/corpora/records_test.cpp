@@ -25,6 +25,25 @@ TEST(Records, HoldTextsAndNumbersAsTheyAreWritten) {
   EXPECT_THAT(record.names(), ElementsAre("a", "b", "c", "d"));
 }
 
+TEST(Records, KeepTheDigitsOfNumbers) {
+  for (const char* const number :
+       {"123456789012345678901", "1.10", "1e5", "-0", "0", "-7", "18446744073709551615"}) {
+    EXPECT_EQ(record_of(std::string("{\"a\": {\"b\": ") + number + "}}").text("a.b"), number);
+  }
+}
+
+TEST(Records, NameEachMemberOnce) {
+  for (const char* const twice : {R"({"a": 1, "b": 2, "a": 1})", R"({"x": {"a": 1, "a": 2}})",
+                                  R"({"x": [{"y": 1}, {"a": 1, "a": 2}]})"}) {
+    EXPECT_EQ(data_error([&] { record_of(twice); }), "[data] f:1: names 'a' twice.") << twice;
+    EXPECT_NO_THROW(json_names(twice, "f:1")) << twice;
+  }
+  const Record record = record_of(R"({"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}, 3], "c": "x"})");
+  EXPECT_THAT(record.names(), ElementsAre("a", "a.a", "b", "c"));
+  EXPECT_EQ(record.text("a.a"), "1");
+  EXPECT_EQ(record.text("c"), "x");
+}
+
 TEST(Records, SayWhatIsMissingOrOfAnotherKind) {
   const Record record = record_of(
       R"({"list": [1], "object": {}, "null": null, "no": false, "text": "1x", "half": 0.5})");

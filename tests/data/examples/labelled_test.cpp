@@ -70,6 +70,37 @@ TEST_F(Labelled, GivenLabelsKeepTheirNumbers) {
               HasSubstr("must have two labels or more, got only 'b'."));
 }
 
+TEST_F(Labelled, ListsOfNamesHaveNoEmptyOnes) {
+  CorpusSpec lists =
+      spec("b, a\t\tx\n - \t\tx\n,\t\tx\n-,a\t\tx\na,\t\tx\na, ,b\t\tx\n-\t\tx\n a \t\tx\n");
+  lists.label_lists = true;
+  const LabelledCorpus corpus = load_labelled({lists}, words_, {});
+  EXPECT_EQ(corpus.size(), 4);
+  EXPECT_EQ(corpus.counts.of(Drop::kMalformed), 4);
+  EXPECT_THAT(corpus.counts.summary(),
+              HasSubstr("a.tsv:3: must have names with commas between them, or -, for labels, got "
+                        "','"));
+  const LabelSets labels = label_sets(corpus, {}, "a");
+  EXPECT_THAT(labels.names, ElementsAre("a", "b"));
+  EXPECT_THAT(labels.of(corpus, 0), ElementsAre(1, 1));
+  EXPECT_THAT(labels.of(corpus, 1), ElementsAre(0, 0));
+  EXPECT_THAT(labels.of(corpus, 2), ElementsAre(0, 0));
+  EXPECT_THAT(labels.of(corpus, 3), ElementsAre(1, 0));
+  // A class of another task may be any text.
+  EXPECT_THAT(load("-,a\t\tx\n,\t\tx\n").label_names, ElementsAre(",", "-,a"));
+}
+
+TEST_F(Labelled, NumbersAreFinite) {
+  CorpusSpec numbers =
+      spec("1.5\t\tx\nhigh\t\tx\n 2 \t\tx\n1e39\t\tx\n1e999\t\tx\nnan\t\tx\n3x\t\tx\n");
+  numbers.label_lists = numbers.label_numbers = true;
+  const LabelledCorpus corpus = load_labelled({numbers}, words_, {});
+  EXPECT_THAT(corpus.label_names, ElementsAre(" 2 ", "1.5"));
+  EXPECT_EQ(corpus.counts.of(Drop::kMalformed), 5);
+  EXPECT_THAT(corpus.counts.summary(),
+              HasSubstr("a.tsv:2: must have numbers for labels, got 'high'"));
+}
+
 TEST_F(Labelled, RowsWithBosAndEosFitMaxLength) {
   const std::string text = "a\t\tx x x\nb\t\tx x\n";
   EXPECT_EQ(load(text, {"a", "b"}, {4, "drop", false}).size(), 1);

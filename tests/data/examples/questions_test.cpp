@@ -89,6 +89,8 @@ TEST_F(Questions, AreReadFromSquadsDocument) {
 TEST_F(Questions, SayWhatTheirDocumentLacks) {
   EXPECT_THAT(data_error(squad("{")), HasSubstr("q.json must be JSON, got none."));
   EXPECT_THAT(data_error(squad("{}")), HasSubstr("q.json: must have 'data', as SQuAD's files"));
+  EXPECT_THAT(data_error(squad(R"({"data": [{"a": 1, "a": 1}]})")),
+              HasSubstr("q.json: an object names 'a' twice."));
   EXPECT_THAT(data_error(squad(R"({"data": 1})")), HasSubstr(".data must be a list"));
   EXPECT_THAT(data_error(squad(R"({"data": [{"paragraphs": [{"context": 1, "qas": []}]}]})")),
               HasSubstr(".data[0].paragraphs[0].context must be a text"));

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "data/chat/chat_format.h"
+#include "data/chat/lost_members.h"
 #include "tests/data/files/files.h"
 #include "tests/data/tokenizers/word_tokenizer.h"
 
@@ -129,7 +130,7 @@ TEST_F(Talks, RecordsHideNothing) {
                        with(R"("chat_template_kwargs": {"bos_token": "x"})") +
                        with(R"("chat_template_kwargs": {"deep": {"a": 1, "a": 2}})") +
                        with(R"("chat_template_kwargs": null)") +
-                       with(R"("chat_template_kwargs": {"a": 1}, "tools": [{"a": 1}, {"a": 1}])"))},
+                       with(R"("chat_template_kwargs": {"a": 1}, "more": [{"a": 1}, {"a": 1}])"))},
                  words_, {});
   EXPECT_EQ(corpus.size(), 3);
   EXPECT_EQ(corpus.counts.of(Drop::kMalformed), 6);
@@ -160,6 +161,46 @@ TEST_F(Talks, MembersOfMessagesAreNotLost) {
   }
   const std::string reads = std::string(kPlain) + "{% if messages[0].tool_calls %}{% endif %}";
   EXPECT_EQ(error_of(spec(talk(call), reads.c_str())), "no error");
+  for (const char* const name : {"function_call", "reasoning_content", "thinking"}) {
+    const auto member = [&](const char* value) { return concat(", \"", name, "\": ", value); };
+    EXPECT_THAT(error_of(spec(talk(member(R"("t")")))),
+                HasSubstr(concat("has '", name, "', which")));
+    EXPECT_EQ(error_of(spec(talk(member(R"("")")))), "no error");
+    EXPECT_EQ(error_of(spec(talk(member("null")))), "no error");
+    const auto with = [&](const std::string& word) { return concat(kPlain, "{# ", word, " #}"); };
+    EXPECT_EQ(error_of(spec(talk(member(R"("t")")), with(name).c_str())), "no error");
+    EXPECT_NE(error_of(spec(talk(member(R"("t")")), with(concat("no_", name)).c_str())),
+              "no error");
+  }
+}
+
+TEST_F(Talks, MembersOfRecordsAreNotLost) {
+  const auto talk = [](const std::string& member) {
+    return concat("{", member, ", ", std::string(kTwoAnswers).substr(1), "\n");
+  };
+  for (const char* const name : {"tools", "documents"}) {
+    const std::string given = talk(concat('"', name, R"(": [{"name": "f"}])"));
+    EXPECT_THAT(error_of(spec(given)),
+                HasSubstr(concat("a.jsonl:1: the field '", name,
+                                 "', which the chat template chat.jinja does not read.")));
+    const std::string reads = concat(kPlain, "{% if ", name, " %}{% endif %}");
+    EXPECT_EQ(error_of(spec(given, reads.c_str())), "no error");
+    EXPECT_EQ(error_of(spec(talk(concat('"', name, "\": []")))), "no error");
+    EXPECT_EQ(error_of(spec(talk(concat('"', name, "\": null")))), "no error");
+  }
+}
+
+TEST(ChatFormats, AreNamedOnceWhereAMemberIsLost) {
+  const Json record =
+      Json::parse(R"({"messages": [{"role": "user", "content": "x", "thinking": "t"}]})");
+  const auto said = [&](const char* name) {
+    return lost_member({ChatTemplate("{{ messages }}", name), "{}", LossOn::kText}, record,
+                       "messages");
+  };
+  EXPECT_EQ(said("the chat template of run"),
+            "message 1 of 'messages' has 'thinking', which the chat template of run does not read");
+  EXPECT_EQ(said("chatml"),
+            "message 1 of 'messages' has 'thinking', which the chat template chatml does not read");
 }
 
 TEST_F(Talks, OddRecordsAreCountedWithTheirLines) {

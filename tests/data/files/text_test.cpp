@@ -84,6 +84,20 @@ TEST_P(TextLines, MeetBufferEdgesAnywhere) {
   EXPECT_EQ(read(text), expected);
 }
 
+TEST_P(TextLines, OfAnOldMacAreAnError) {
+  for (const char* const bytes : {"a\rb\rc\r", "a\rb", "\xEF\xBB\xBF\r\r"}) {
+    EXPECT_THAT(error_of(ErrorKind::kData, [&] { read(bytes); }),
+                HasSubstr("text has lines that end in CR only, as on an old Mac, expected LF or CR "
+                          "LF: tr '\\r' '\\n' <in >out makes it so."))
+        << bytes;
+  }
+  EXPECT_THAT(read("a\r"), ElementsAre("a"));
+  EXPECT_THAT(read("a\rb\r\n"), ElementsAre("a\rb"));
+  // A CR inside a line that is longer than the buffer.
+  const std::string megabyte(1 << 20, 'x');
+  EXPECT_THAT(read("a\r" + megabyte + "\nb"), ElementsAre("a\r" + megabyte, "b"));
+}
+
 TEST_P(TextLines, OfAnEmptyFileAreAnError) {
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { read(""); }),
               HasSubstr("text is empty, expected lines of text."));

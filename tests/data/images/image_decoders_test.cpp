@@ -218,6 +218,25 @@ TEST_F(ImageFiles, PnmFilesHoldWhatTheyPromise) {
   ImageSize size;
   EXPECT_THAT(read_image(folder_.write("a", "P5#grey\n# 9\n2\t1 255\nab"), size),
               ElementsAre('a', 'b'));
+  EXPECT_THAT(message("P5 2 1 255\nabc"),
+              HasSubstr("a.pnm must hold 2 x 1 x 1 bytes behind its header, got more."));
+}
+
+// As other readers of images do: the largest value is white.
+TEST_F(ImageFiles, PnmFilesAreScaledByTheirLargestValue) {
+  const auto pixels = [&](const std::string& bytes) {
+    ImageSize size;
+    return read_image(folder_.write("a.pnm", bytes), size);
+  };
+  EXPECT_THAT(pixels("P5 3 1 2\n" + std::string{0, 1, 2}), ElementsAre(0, 128, 255));
+  EXPECT_THAT(pixels("P6 1 1 15\n" + std::string{0, 5, 15}), ElementsAre(0, 85, 255));
+  EXPECT_THAT(pixels("P5 2 1 1\n" + std::string{1, 0}), ElementsAre(255, 0));
+  EXPECT_THAT(
+      error_of(ErrorKind::kData,
+               [&] {
+                 pixels("P5 2 1 15\n" + std::string{15, 16});
+               }),
+      HasSubstr("a.pnm must have values from 0 to 15, got 16 in byte 1 behind its header."));
 }
 
 // The library knows more formats than the manual names, and was tried with fewer.
