@@ -4,13 +4,16 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "apps/checkpoint/file_names.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/run_folder.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/commands/command.h"
+#include "apps/config/config.h"
 #include "core/base/progress.h"
+#include "core/base/text.h"
 #include "core/dispatch.h"
 #include "core/kernels/elementwise/convert.h"
 #include "data/tokenizers/tokenizer.h"
@@ -82,6 +85,42 @@ void check_same_data(const Input& first, const Input& other) {
   }
 }
 
+/// The keys that decide what the weights mean: not those of how they are trained and drawn.
+std::map<std::string, std::string> meaning_of(const Config& config) {
+  static const std::set<std::string> kOfTraining = {
+      "model.dropout",     "model.attention_dropout", "model.activation_dropout",
+      "model.initializer", "model.initializer_range", "model.zero_branches",
+      "model.recompute"};
+  std::map<std::string, std::string> keys = flat_keys(config);
+  std::erase_if(keys, [](const auto& entry) {
+    return !entry.first.starts_with("model.") || kOfTraining.contains(entry.first);
+  });
+  keys["data.labels"] = concat('[', join(config.data.labels, ", "), ']');
+  return keys;
+}
+
+/// Throws unless both configs read the same model out of the same tensors.
+void check_same_config(const Input& first, const Input& other) {
+  if (first.config == other.config) return;
+  const auto read = [](const Input& input) {
+    return load_checkpoint_config(input.config, concat(input.folder, '/', kConfigFile));
+  };
+  const Config a = read(first), b = read(other);
+  const auto refuse_where = [&](const std::string& key, const std::string& in_first,
+                                const std::string& in_other) {
+    if (in_first == in_other) return;
+    fail(ErrorKind::kData, "[average] ", key, " is ", in_other, " in ", other.folder, ", ",
+         in_first, " in ", first.folder, ": the weights would not mean the same.");
+  };
+  refuse_where("task", a.task->name, b.task->name);
+  std::map<std::string, std::pair<std::string, std::string>> both;
+  for (const auto& [key, value] : meaning_of(a)) both[key] = {value, "nothing"};
+  for (const auto& [key, value] : meaning_of(b)) {
+    both.try_emplace(key, "nothing", "").first->second.second = value;
+  }
+  for (const auto& [key, values] : both) refuse_where(key, values.first, values.second);
+}
+
 /// The mean of one tensor over all inputs, summed in double.
 template <class T>
 Tensor mean_of(const std::vector<Input>& inputs, const StoredTensor& tensor) {
@@ -139,6 +178,7 @@ int run_average(const AverageArguments& arguments) {
     inputs.push_back(open_input(path));
     check_same_model(inputs.front(), inputs.back());
     check_same_data(inputs.front(), inputs.back());
+    check_same_config(inputs.front(), inputs.back());
     folders.push_back(inputs.back().folder);
   }
   const Input& first = inputs.front();

@@ -229,7 +229,8 @@ void add_evaluate(CLI::App& app, EvaluateArguments& arguments) {
   auto* text = app.add_option("--text", arguments.text, "short for --data text=FILE");
   app.add_option("--documents", arguments.documents,
                  join(names_of(CorpusSpec::kDocuments), " | ") + " (default: as in the training)")
-      ->check(CLI::IsMember(names_of(CorpusSpec::kDocuments)));
+      ->check(CLI::IsMember(names_of(CorpusSpec::kDocuments)))
+      ->needs(model);
   for (auto [name, value, meaning] :
        {std::tuple("--block-size", &arguments.block_size, "tokens of a block of the text"),
         std::tuple("--stride", &arguments.stride,

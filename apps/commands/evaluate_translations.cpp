@@ -358,6 +358,7 @@ TranslationScoring add_translations(CLI::App& app) {
   auto arguments = std::make_shared<TranslationArguments>();
   std::vector<std::string> metrics = names_of(metric_kinds());
   metrics.emplace_back(kRouge);
+  const size_t before = app.get_options().size();
   auto* hypothesis = app.add_option(
       "--hypothesis", arguments->hypotheses,
       "file; -: standard input; given again: several systems, the first the baseline");
@@ -383,7 +384,11 @@ TranslationScoring add_translations(CLI::App& app) {
       ->capture_default_str();
   add_tests(app, *arguments);
   hypothesis->needs(reference);
-  reference->needs(hypothesis);
+  // A model's figures know none of these options.
+  const std::vector<CLI::Option*> options = app.get_options();
+  for (size_t i = before; i < options.size(); ++i) {
+    if (options[i] != hypothesis) options[i]->needs(hypothesis);
+  }
   return {hypothesis, [arguments](bool json) { return evaluate_translations(*arguments, json); }};
 }
 

@@ -142,6 +142,10 @@ int run_inspect(const InspectArguments& arguments) {
     print_model(config, tokenizers, arguments.shapes);
     return 0;
   }
+  if (!arguments.overrides.empty()) {
+    fail(ErrorKind::kConfig, "[inspect] a checkpoint has its config: got '", arguments.overrides[0],
+         "'.");
+  }
   const ModelFiles files = read_model_files(arguments.path);
   std::cout << "checkpoint " << std::filesystem::canonical(files.folder).string() << "\n\n"
             << to_yaml(files.config) << '\n';

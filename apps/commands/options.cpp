@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "apps/commands/number_bounds.h"
 #include "apps/config/key_families.h"
@@ -87,6 +88,16 @@ void read_weights(const std::vector<std::string>& words, ModelChoice& models) {
 }
 
 }  // namespace
+
+void check_given_once(const char* who, const std::vector<std::string>& keys) {
+  std::set<std::string> seen;
+  for (const std::string& text : keys) {
+    const std::string key = text.substr(0, text.find('='));
+    if (seen.insert(key).second) continue;
+    fail(ErrorKind::kConfig, '[', who, "] ", key, " is given twice, the second time as '", text,
+         "'.");
+  }
+}
 
 void add_config(CLI::App& app, ConfigArguments& arguments) {
   app.add_option("config", arguments.config, "YAML file")->required();

@@ -36,6 +36,9 @@ struct ConfigArguments {
 };
 void add_config(CLI::App& app, ConfigArguments& arguments);
 
+/// Throws Error(kConfig) if a key of "key=value" comes twice: the last would win silently.
+void check_given_once(const char* who, const std::vector<std::string>& keys);
+
 struct ComputeArguments {
   std::string device = "auto";
   int threads = 0;  ///< 0: all cores

@@ -95,6 +95,7 @@ void share(MemoryPlan& plan, const Config& config, int64_t ranks) {
 }
 
 int run_plan(const PlanArguments& arguments) {
+  check_given_once("plan", arguments.overrides);
   Config config = load_run_config(arguments.config, arguments.overrides, /*check_files=*/false);
   set_num_threads(config.threads);
   const Device device = checked_device(config);

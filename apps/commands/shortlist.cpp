@@ -42,6 +42,7 @@ ParallelCorpus read_pairs(const ShortlistArguments& arguments, const ModelFiles&
 }
 
 int run_shortlist(const ShortlistArguments& arguments) {
+  check_given_once("shortlist --data", arguments.data);
   set_num_threads(arguments.threads);
   const ModelFiles model = read_model_files(arguments.model);
   if (!traits_of(model.config.model_type).reads_two_texts || !model.config.task->can(kTranslates)) {

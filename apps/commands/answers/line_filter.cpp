@@ -74,6 +74,22 @@ int64_t count_lines(const std::string& path) {
   return reader.line_number();
 }
 
+// The output, after the check of all files of a command.
+std::string checked_output(const std::string& who, const FilterArguments& arguments,
+                           NamedFiles outputs, NamedFiles inputs) {
+  outputs.emplace_back("--attention", arguments.attention);
+  NamedFiles replaced = inputs;
+  std::error_code error;
+  if (!std::filesystem::equivalent(arguments.output, arguments.input, error)) {
+    replaced.emplace_back("--input", arguments.input);
+  }
+  inputs.emplace_back("--input", arguments.input);
+  check_outputs(who.c_str(), outputs, inputs);
+  outputs.insert(outputs.begin(), {"--output", arguments.output});
+  check_outputs(who.c_str(), outputs, replaced);
+  return arguments.output;
+}
+
 }  // namespace
 
 // Lines of standard input or of a file.
@@ -96,10 +112,11 @@ class LineFilter::Lines {
   InputLines stdin_;
 };
 
-LineFilter::LineFilter(std::string who, const FilterArguments& arguments)
+LineFilter::LineFilter(std::string who, const FilterArguments& arguments, NamedFiles other_outputs,
+                       NamedFiles other_inputs)
     : who_(std::move(who)),
       ill_formed_policy_(arguments.ill_formed),
-      output_(arguments.output),
+      output_(checked_output(who_, arguments, std::move(other_outputs), std::move(other_inputs))),
       lines_(std::make_unique<Lines>(arguments.input)) {
   // If somebody types or reads, the answers themselves show the progress.
   const bool typed = arguments.input == "-" && isatty(STDIN_FILENO) == 1;

@@ -23,7 +23,10 @@ class LineFilter {
  public:
   /// Opens the files, so that a wrong name is reported before a model is read. Throws Error(kData)
   /// for an input that cannot be read, and as OutputFile.
-  LineFilter(std::string who, const FilterArguments& arguments);
+  /// Before that check_outputs() sees these files and those of `arguments`; only --output may be
+  /// the input's own name, since it gets that name when all is read.
+  LineFilter(std::string who, const FilterArguments& arguments, NamedFiles other_outputs = {},
+             NamedFiles other_inputs = {});
   ~LineFilter();
 
   /// The stream for the answers.

@@ -240,6 +240,9 @@ void check_options(const RescoreArguments& arguments) {
 
 int run_rescore(const RescoreArguments& arguments) {
   check_options(arguments);
+  NamedFiles inputs = {{"--source", arguments.source}, {"--n-best", arguments.n_best}};
+  for (const std::string& file : arguments.references) inputs.emplace_back("--reference", file);
+  check_outputs("rescore", {{"--output", arguments.output}}, inputs);
   set_num_threads(arguments.compute.threads);
   const ScorerFile file = read_scorers(arguments.scorers);
   ScoredLists lists(arguments, file);

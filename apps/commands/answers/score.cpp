@@ -121,9 +121,9 @@ void score_line(const TextModels& models, const std::string& line, int64_t numbe
 int run_score(const ScoreArguments& arguments) {
   set_num_threads(arguments.compute.threads);
   const std::string& device = arguments.compute.device;
-  AttentionBook book(arguments.attention);
   if (arguments.source.empty()) {
     LineFilter filter("score", arguments);
+    AttentionBook book(arguments.attention);
     const TextModels models(arguments.models, device, "score without --source", kContinuesText);
     if (!begins_with_eos(models.first().config)) {
       std::cerr << "note: this model knows no beginning of a text: the first token of a line is "
@@ -136,6 +136,13 @@ int run_score(const ScoreArguments& arguments) {
     filter.finish();
     return 0;
   }
+  // Both texts are read before an output gets its name, but a corpus is no place for scores.
+  check_outputs("score",
+                {{"--output", arguments.output},
+                 {"--attention", arguments.attention},
+                 {"--alignments", arguments.alignments.file}},
+                {{"--source", arguments.source}, {"--target", arguments.input}});
+  AttentionBook book(arguments.attention);
   OutputFile output(arguments.output);
   const Translator models(arguments.models, device, "score with --source", kScoresPairs,
                           override_languages({}, arguments.languages.overrides));

@@ -354,7 +354,10 @@ int run_translate(const TranslateArguments& arguments) {
          "[translate] --terms-mode soft writes into the lines that the model reads, so that their "
          "words cannot be counted for --alignments, --attention, --markup and --copy-unknown.");
   }
-  LineFilter filter("translate", arguments);
+  LineFilter filter("translate", arguments, {{"--alignments", arguments.alignments.file}},
+                    {{"--prefix", arguments.prefix},
+                     {"--terms", arguments.required.terms},
+                     {"--rescore", arguments.rescore}});
   set_num_threads(arguments.compute.threads);
   std::optional<Rescorer> rescorer;
   if (!arguments.rescore.empty()) {

@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "apps/commands/bench/training_steps.h"
 #include "apps/commands/number_bounds.h"
+#include "apps/commands/output_file.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/start.h"
 #include "apps/tasks/answers/placeholders.h"
@@ -17,7 +19,6 @@
 #include "core/cpu/blas.h"
 #include "core/cpu/parallel.h"
 #include "core/gemm_rate.h"
-#include "data/files/files.h"
 
 namespace tapestry {
 namespace {
@@ -126,6 +127,8 @@ int run_bench(const AnyBench& arguments, Program& program) {
                "data.document_mask leave --shape out\n",
                ranks.prefix());
   }
+  std::optional<OutputFile> json;  // opened before the work: a wrong name is told at once
+  if (ranks.is_first() && !arguments.json.empty()) json.emplace(arguments.json);
   const double peak = gemm_peak(config, device);
   reset_peak_bytes();
   const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, ranks)
@@ -137,7 +140,10 @@ int run_bench(const AnyBench& arguments, Program& program) {
     fmt::print("{:<34} {}\n", name, text_of(value));
   }
   if (measured.ranks) print_prediction(figures);
-  if (!arguments.json.empty()) write_file(arguments.json, figures.dump(2) + '\n');
+  if (json) {
+    json->stream() << figures.dump(2) << '\n';
+    json->finish();
+  }
   return 0;
 }
 

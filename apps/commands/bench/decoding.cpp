@@ -13,6 +13,7 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/bench/bench.h"
 #include "apps/commands/number_bounds.h"
+#include "apps/commands/output_file.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/answers/placeholders.h"
 #include "apps/tasks/answers/translator.h"
@@ -25,7 +26,6 @@
 #include "core/cpu/parallel.h"
 #include "core/device_runtime.h"
 #include "core/read_rate.h"
-#include "data/files/files.h"
 
 namespace tapestry {
 namespace {
@@ -260,6 +260,8 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
   if (!trained) settle_vocab_size(config);
   const Device device = parse_device(config.device);
   const DecodeShape shape = shape_of(arguments, translates);
+  std::optional<OutputFile> json;  // opened before the work: a wrong name is told at once
+  if (!arguments.json.empty()) json.emplace(arguments.json);
 
   std::vector<Answerer> answerers;
   for (const WeightFormat format : kWeightFormats) {
@@ -290,7 +292,10 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
   figures["decoding"] = Json::array();
   for (const Timed& timed : all) figures["decoding"].push_back(figures_of(timed, shape, rate));
   print_decoding(figures["decoding"]);
-  if (!arguments.json.empty()) write_file(arguments.json, figures.dump(2) + '\n');
+  if (json) {
+    json->stream() << figures.dump(2) << '\n';
+    json->finish();
+  }
   return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "apps/commands/bench/bench.h"
 #include "apps/commands/bench/operation.h"
 #include "apps/commands/number_bounds.h"
+#include "apps/commands/output_file.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/program_facts.h"
 #include "apps/tasks/answers/placeholders.h"
@@ -22,7 +23,6 @@
 #include "core/cpu/parallel.h"
 #include "core/gemm_rate.h"
 #include "core/read_rate.h"
-#include "data/files/files.h"
 
 namespace tapestry {
 namespace {
@@ -178,6 +178,8 @@ int bench_operations(const BenchArguments& arguments, const OperationArguments& 
   if (const std::string warning = blas_warning(); !warning.empty()) {
     fmt::print(stderr, "warning: {}\n", warning);
   }
+  std::optional<OutputFile> json;  // opened before the work: a wrong name is told at once
+  if (!arguments.json.empty()) json.emplace(arguments.json);
   const Numbers& numbers = all[0].numbers;
   const double gflops = gemm_rate({}, numbers.dtype, numbers.precision), copies = copy_rate();
   const Limits limits{1e9 * gflops, 1e9 * copies};
@@ -211,7 +213,10 @@ int bench_operations(const BenchArguments& arguments, const OperationArguments& 
     add("forward", operation.forward, seconds.forward);
     add("backward", operation.backward, seconds.backward);
   }
-  if (!arguments.json.empty()) write_file(arguments.json, figures.dump(2) + '\n');
+  if (json) {
+    json->stream() << figures.dump(2) << '\n';
+    json->finish();
+  }
   return 0;
 }
 

@@ -37,6 +37,7 @@ struct DistilArguments {
 
 std::vector<CorpusSpec> corpora_of(const DistilArguments& arguments, const Config& config) {
   std::vector<CorpusSpec> corpora = config.data.train;
+  check_given_once("distil --data", arguments.data);
   if (!arguments.data.empty()) corpora = {read_corpus(config, arguments.data)};
   if (!arguments.input.empty()) {
     CorpusSpec lines;

@@ -35,6 +35,17 @@ std::shared_ptr<ServedModel> detector_of(const Service& service, const CallEnd& 
   return nullptr;
 }
 
+// Throws unless a model whose name tells its languages has those that a call asks for.
+void check_languages(const std::string& name, const Call& call) {
+  const std::optional<LanguagePair> pair = languages_of(name);
+  if (!pair) return;
+  const std::string source = call.text("source", "auto"), target = call.text("target");
+  if ((source != "auto" && source != pair->source) || (!target.empty() && target != pair->target)) {
+    refuse(400, "the model ", name, " translates ", pair->source, " to ", pair->target,
+           ", asked was ", source, " to ", target.empty() ? "any" : target, '.');
+  }
+}
+
 }  // namespace
 
 bool is_language_code(std::string_view text) {
@@ -73,7 +84,11 @@ std::optional<std::vector<DetectedLanguage>> detected_languages(const Service& s
 }
 
 ChosenTranslator translator_of(const Service& service, const Call& call, const std::string& text) {
-  if (call.has("model")) return {service.model_for(call, kTranslates)};
+  if (call.has("model")) {
+    std::shared_ptr<ServedModel> model = service.model_for(call, kTranslates);
+    check_languages(call.text("model"), call);
+    return {std::move(model)};
+  }
   std::string source = call.text("source", "auto");
   const std::string target = call.text("target");
   std::set<std::string> sources;

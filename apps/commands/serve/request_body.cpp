@@ -93,6 +93,7 @@ Json read_parts(const httplib::ContentReader& content, int64_t most, const CallE
     if (find_invalid_utf8(value) != std::string::npos) {
       refuse(400, "the part '", name, "' of the form is not UTF-8.");
     }
+    if (fields.contains(name)) refuse(400, "the form has the part '", name, "' twice.");
     fields[name] = std::move(value);
   }
   return fields;

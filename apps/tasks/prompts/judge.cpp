@@ -36,13 +36,19 @@ File question_file(const std::vector<AnswerToJudge>& answers) {
        " answers to a temporary file: ", std::strerror(errno), '.');
 }
 
-std::string output_of(const std::string& command, FILE* input) {
+// Of a program that never ends no more is read than answers can need.
+std::string output_of(const std::string& command, FILE* input, size_t answers) {
+  const size_t most_bytes = (answers + 1) << 12;
   FILE* const pipe = popen(concat("{ ", command, "\n} < /dev/fd/", fileno(input)).c_str(), "r");
   if (pipe == nullptr) fail(ErrorKind::kRuntime, "[judge] cannot start '", command, "'.");
   std::string output;
   std::array<char, 4096> part{};
   for (size_t size = 0; (size = fread(part.data(), 1, part.size(), pipe)) > 0;) {
     output.append(part.data(), size);
+    if (output.size() <= most_bytes) continue;
+    pclose(pipe);  // it gets SIGPIPE
+    fail(ErrorKind::kData, "[judge] expected a line for each of ", answers, " answers, '", command,
+         "' wrote more than ", most_bytes, " bytes.");
   }
   const int status = pclose(pipe);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output;
@@ -56,7 +62,7 @@ std::string output_of(const std::string& command, FILE* input) {
 
 std::vector<double> judge(const std::string& command, const std::vector<AnswerToJudge>& answers) {
   const File questions = question_file(answers);
-  std::istringstream lines(output_of(command, questions.get()));
+  std::istringstream lines(output_of(command, questions.get(), answers.size()));
   std::vector<double> verdicts;
   for (std::string line; std::getline(lines, line);) {
     const std::string text(strip(line));

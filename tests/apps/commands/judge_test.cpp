@@ -42,6 +42,7 @@ TEST(Judge, SaysWhatIsWrong) {
   EXPECT_THAT(refusal("kill -9 $$"), HasSubstr("ended with signal 9"));
   EXPECT_THAT(refusal("echo 1; echo 0"), HasSubstr("a line for each of 3 answers"));
   EXPECT_THAT(refusal("yes 1 | head -n 4"), HasSubstr("wrote 4."));
+  EXPECT_THAT(refusal("yes 1"), HasSubstr("'yes 1' wrote more than 16384 bytes."));
   EXPECT_THAT(refusal("echo 1; echo 1.5; echo 1"),
               HasSubstr("line 2 of 'echo 1; echo 1.5; echo 1': expected a number from 0 to 1, true "
                         "or false, got '1.5'."));

@@ -176,6 +176,16 @@ TEST_F(ServeTest, LanguagesAreDetectedByAClassifierOfThem) {
         server.post("/translate", {{"q", text}, {"source", "auto"}, {"target", "en"}}).json();
     EXPECT_EQ(answer.at("detectedLanguage"), found[0]);
   }
+  const auto by_name = [&](const char* source, const char* target) {
+    return server.post("/translate",
+                       {{"q", "ba"}, {"model", "de-en"}, {"source", source}, {"target", target}});
+  };
+  EXPECT_EQ(by_name("de", "en").status, 200);
+  EXPECT_EQ(by_name("auto", "en").status, 200);
+  EXPECT_EQ(by_name("de", "fr").status, 400);
+  EXPECT_EQ(by_name("fr", "en").status, 400);
+  EXPECT_THAT(by_name("fr", "en").body,
+              HasSubstr("the model de-en translates de to en, asked was fr to en"));
   EXPECT_EQ(server.end(), 0) << server.log();
 }
 
@@ -201,6 +211,10 @@ TEST_F(ServeTest, FilesAreTranslatedLineByLine) {
             expected);
   EXPECT_EQ(server.send(parts_request("/translate_file", {{"file", "PK\x03\xFF"}})).status, 400);
   EXPECT_EQ(server.send(parts_request("/translate_file", {{"q", "a"}})).status, 400);
+  const HttpAnswer twice =
+      server.send(parts_request("/translate_file", {{"file", "ba\n"}, {"file", "ce\n"}}));
+  EXPECT_EQ(twice.status, 400);
+  EXPECT_THAT(twice.body, HasSubstr("the form has the part 'file' twice"));
   EXPECT_EQ(server.end(), 0) << server.log();
 }
 
