@@ -76,6 +76,10 @@ std::string resolve_checkpoint(const std::string& path) {
 }
 
 RunFolder::RunFolder(const std::string& path, const FolderUser& user) : path_(path) {
+  if (is_checkpoint(path_)) {  // it would go on being what others read here
+    fail(ErrorKind::kConfig, '[', user.who, "] ", path_, " is a checkpoint; choose another ",
+         user.key, '.');
+  }
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) {
@@ -118,6 +122,10 @@ void RunFolder::point(const std::string& link, int64_t step) const {
     system_failure("create", temporary);
   }
   reached("link made");
+  // A tool that follows links copied the checkpoint to its place.
+  if (fs::is_directory(fs::symlink_status(file(link))) && is_checkpoint(file(link))) {
+    fs::remove_all(file(link));
+  }
   rename_path(temporary, file(link));
   flush_folder(path_);
 }

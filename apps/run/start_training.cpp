@@ -1,6 +1,8 @@
 #include "apps/run/start_training.h"
 
+#include <filesystem>
 #include <optional>
+#include <set>
 
 #include "apps/config/reference.h"
 #include "apps/interop/gguf/gguf_file.h"
@@ -124,10 +126,39 @@ Device set_up_machine(Config& config, const Ranks& ranks) {
   return device;
 }
 
+// Files of the user's that those of the run would replace before anybody has read them.
+void expect_no_own_files(const Config& config) {
+  namespace fs = std::filesystem;
+  const fs::path folder = config.output_dir;
+  const bool used = fs::exists(folder / "train.log") ||
+                    (fs::is_directory(folder) && !checkpoint_steps(folder.string()).empty());
+  if (const fs::path own = folder / "config.yaml"; !used && fs::exists(own)) {
+    fail(ErrorKind::kConfig, "[train] ", own.string(),
+         " is of no run, and a run writes a file of that name: rename it, or choose another "
+         "output_dir.");
+  }
+  static const std::set<std::string> kOwn = {"config.yaml",  "metrics.jsonl", "samples.jsonl",
+                                             "starts.jsonl", "flight.jsonl",  "train.log",
+                                             "report.html"};
+  std::error_code unreadable;
+  for (const auto* corpora : {&config.data.train, &config.data.valid, &config.data.test}) {
+    for (const fs::path file : files_of(*corpora)) {
+      if (!kOwn.contains(file.filename().string()) ||
+          !fs::equivalent(fs::absolute(file).parent_path(), folder, unreadable)) {
+        continue;
+      }
+      fail(ErrorKind::kConfig, "[train] ", file.string(),
+           " is data, and a run writes a file of that name into output_dir: rename it, or choose "
+           "another output_dir.");
+    }
+  }
+}
+
 // Opens the run folder and finds what is resumed.
 StartedTraining start_first_rank(const std::string& how, Config config, Device device,
                                  const Ranks& ranks) {
   StartedTraining start;
+  expect_no_own_files(config);
   start.folder = std::make_unique<RunFolder>(config.output_dir);
   start.resume = std::make_unique<Resume>(how, *start.folder, config);
   const std::string dtype = settle_dtype(config, device);
@@ -145,7 +176,8 @@ StartedTraining start_first_rank(const std::string& how, Config config, Device d
                                               .metric = config.training.metric_for_best_model}));
   }
   keep_to_budget(config, *start.resume, ranks, *start.log);
-  start.folder->write("config.yaml", to_yaml(config));
+  // That of a run goes on being what its checkpoints have until they are taken over.
+  if (!start.resume->goes_on()) start.folder->write("config.yaml", to_yaml(config));
   tell_start(config, *start.resume, *start.log);
   start.config = std::move(config);
   return start;
@@ -177,8 +209,6 @@ void make_task(Ranks& ranks, StartedTraining& start, const Report& report) {
   if (ranks.is_alone()) expect_room(start.config, *start.resume, *start.log);
   start.task = make_task_of_ranks(ranks, start.config, *start.resume, report);
   release_free_memory();
-  // The task knows facts about the data: classes, the format of images.
-  if (start.folder) start.folder->write("config.yaml", to_yaml(start.task->config()));
   warn_of_few_examples(*start.task, *start.log);
 }
 
@@ -209,6 +239,8 @@ StartedTraining start_training(Ranks& ranks, const StartArguments& arguments) {
   log.info("model: " + learning_summary(start.task->parameters(), start.config));
   const std::string taken = start.resume->take_over(*start.task, start.config);
   if (!taken.empty()) log.info("init_from: " + taken);
+  // The task knows facts about the data: classes, the format of images.
+  if (start.folder) start.folder->write("config.yaml", to_yaml(start.task->config()));
   if (start.resume->goes_on()) {
     log.info(concat("resuming after update ", start.resume->state().step));
   }
