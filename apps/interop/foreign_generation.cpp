@@ -41,6 +41,14 @@ constexpr SearchRow kUnknown[] = {
     {"encoder_repetition_penalty", "1.0"},
     {"encoder_no_repeat_ngram_size", "0"},
     {"exponential_decay_length_penalty", "null"},
+    {"stop_strings", "null"},
+    {"guidance_scale", "1.0"},
+    {"force_words_ids", "null"},
+    {"constraints", "null"},
+    {"forced_decoder_ids", "null"},
+    {"watermarking_config", "null"},
+    {"renormalize_logits", "false"},
+    {"max_time", "null"},
 };
 
 bool is_whole(const SearchRow& row) { return Json::parse(row.fallback).is_number_integer(); }
@@ -99,6 +107,9 @@ Json our_generation(const Json& theirs, ModelType type, Reasons& notes) {
     notes.push_back(concat(row.key, " is ", value.dump(), ", which searches here do not know."));
   }
   const Json stopping = stored_or(theirs, "early_stopping", "false");
+  if (!stopping.is_boolean() && stopping != "never") {
+    notes.push_back(concat("early_stopping is ", stopping.dump(), ", it becomes false."));
+  }
   ours["early_stopping"] = stopping == "never" ? "never" : stopping == true ? "true" : "false";
   if (ours["temperature"] <= 0) {  // greedy, as others write it
     ours["do_sample"] = false;
@@ -120,6 +131,11 @@ Json our_generation(const Json& theirs, ModelType type, Reasons& notes) {
   if (type == ModelType::kEncoderDecoder) {
     const Json longest = stored_or(theirs, "max_length", "0"),
                shortest = stored_or(theirs, "min_length", "0");
+    for (const auto& [key, value] :
+         {std::pair{"max_length", &longest}, std::pair{"min_length", &shortest}}) {
+      if (value->is_number_integer()) continue;
+      notes.push_back(concat(key, " is ", value->dump(), ", it becomes 0."));
+    }
     if (ours["max_new_tokens"] == 0 && longest.is_number_integer() && longest > 1) {
       ours["max_new_tokens"] = longest.get<int64_t>() - 1;
     }

@@ -169,8 +169,15 @@ Counts counts_of(const Folder& folder, const Config& config, Reasons& reasons) {
   counts.classes = outputs_of(config);
   if (folder.architecture->type == ModelType::kVit) return counts;
   if (!theirs.contains("vocab_size")) reasons.emplace_back("vocab_size is missing");
-  counts.source_vocab = number_of(theirs, "vocab_size", 0, reasons);
-  counts.target_vocab = number_of(theirs, "decoder_vocab_size", counts.source_vocab, reasons);
+  const auto size_of = [&](const char* key, int64_t fallback) {
+    constexpr int64_t kMostTokens = int64_t{1} << 31;
+    const int64_t size = number_of(theirs, key, fallback, reasons);
+    if (size >= 0 && size < kMostTokens) return size;
+    reasons.push_back(concat(key, " is ", size, ", expected a number of tokens"));
+    return int64_t{0};
+  };
+  counts.source_vocab = size_of("vocab_size", 0);
+  counts.target_vocab = size_of("decoder_vocab_size", counts.source_vocab);
   const auto share = theirs.find("share_encoder_decoder_embeddings");
   counts.shared_vocab = folder.architecture != &kMarian || share == theirs.end() || *share != false;
   if (counts.shared_vocab) counts.target_vocab = counts.source_vocab;

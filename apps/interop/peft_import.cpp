@@ -198,9 +198,28 @@ void take_adapters(const AdapterFolder& folder, const Architecture& architecture
   const Json alpha = folder.config.value("lora_alpha", Json(8));
   const Json dropout = folder.config.value("lora_dropout", Json(0));
   if (folder.rank < 1) reasons.emplace_back("r must be a number of at least 1");
-  if (!alpha.is_number() || alpha <= 0)
-    reasons.emplace_back("lora_alpha must be a positive number");
-  if (!dropout.is_number()) reasons.emplace_back("lora_dropout must be a number");
+  constexpr double kLargestAlpha = 1e9;
+  if (!alpha.is_number() || alpha <= 0 || alpha > kLargestAlpha) {
+    reasons.push_back(concat("lora_alpha is ", alpha.dump(), ", expected a number above 0, up to ",
+                             kLargestAlpha));
+  }
+  if (!dropout.is_number() || dropout < 0 || dropout >= 1) {
+    reasons.push_back(
+        concat("lora_dropout is ", dropout.dump(), ", expected a number from 0 to below 1"));
+  }
+  const Json stable = folder.config.value("use_rslora", Json(false));
+  if (!stable.is_boolean()) {
+    reasons.push_back(concat("use_rslora is ", stable.dump(), ", expected true or false"));
+  }
+  // The other ways to begin (pissa, olora, corda, ...) take what adapters begin with out of the
+  // base, whose folder has it still.
+  const Json begin = folder.config.value("init_lora_weights", Json(true));
+  const std::set<Json> plain = {true, false, "gaussian", "eva", "orthogonal"};
+  if (!begin.is_null() && !plain.contains(begin)) {
+    reasons.push_back(concat("init_lora_weights is ", begin.dump(),
+                             ", whose base is not that of its folder: save the adapters with "
+                             "path_initial_model_for_weight_conversion"));
+  }
   untie(folder, architecture, model, reasons);
   if (!reasons.empty()) refuse(folder.path, reasons);
 
@@ -231,7 +250,7 @@ void take_adapters(const AdapterFolder& folder, const Architecture& architecture
           .alpha = alpha.get<double>() * static_cast<double>(parts),
           .dropout = dropout.get<double>(),
           .target = {}};
-  if (folder.config.value("use_rslora", Json(false)) == true) {
+  if (stable == true) {
     lora.alpha *= std::sqrt(static_cast<double>(folder.rank));
   }
   for (const Layer& layer : layers) {

@@ -34,11 +34,14 @@ constexpr PoolingRow kPoolings[] = {
     {TextPooling::kLast, "last", "lasttoken", "pooling_mode_lasttoken"},
 };
 
-// The name of a class in its module: "sentence_transformers.models.Pooling".
+// The name of a class of theirs in its module, "sentence_transformers.models.Pooling". Others keep
+// their whole name, and arguments that change what theirs do.
 std::string class_of(const Json& module) {
   const std::string type = module.is_object() ? value_of(module, "type", "").dump() : "";
   const std::string name = type.size() < 2 ? "" : type.substr(1, type.size() - 2);
-  return name.substr(name.rfind('.') + 1);
+  const Json arguments = module.is_object() ? value_of(module, "kwargs", Json()) : Json();
+  if (!arguments.is_null() && !arguments.empty()) return concat(name, " with kwargs");
+  return name.starts_with("sentence_transformers.") ? name.substr(name.rfind('.') + 1) : name;
 }
 
 // The ways of pooling that a file turns on, by our word or by its key.
@@ -49,7 +52,9 @@ std::vector<std::string> ways_of(const Json& pooling) {
     const bool on = key.starts_with("pooling_mode_") ? value == true : false;
     if (on) ways.push_back(key);
   }
-  if (mode.is_string()) ways.push_back(mode.get<std::string>());
+  for (const Json& way : mode.is_array() ? mode : Json::array({mode})) {
+    if (way.is_string()) ways.push_back(way.get<std::string>());
+  }
   for (std::string& way : ways) {
     for (const PoolingRow& row : kPoolings) {
       if (way == row.key || way == row.theirs) way = row.ours;

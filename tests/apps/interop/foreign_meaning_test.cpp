@@ -345,6 +345,19 @@ TEST(ForeignMeaning, ASearchIsTheirs) {
   const Json words = {{"pad_token_id", 7}, {"bad_words_ids", {{7}, {8, 9}}}};
   our_generation(words, ModelType::kEncoderDecoder, notes);
   EXPECT_THAT(notes, ElementsAre("bad_words_ids is [[8,9]], which searches here do not know."));
+  notes.clear();
+  const Json odd = our_generation({{"early_stopping", 1},
+                                   {"max_length", "20"},
+                                   {"guidance_scale", 1},
+                                   {"stop_strings", {"."}},
+                                   {"renormalize_logits", true}},
+                                  ModelType::kEncoderDecoder, notes);
+  EXPECT_EQ(odd["early_stopping"], "false");
+  EXPECT_THAT(notes,
+              testing::UnorderedElementsAre(
+                  HasSubstr("stop_strings is [\".\"], which searches here"),
+                  HasSubstr("renormalize_logits is true"), "early_stopping is 1, it becomes false.",
+                  "max_length is \"20\", it becomes 0."));
   EXPECT_EQ(our_generation({{"do_sample", true}, {"temperature", 0.0}}, ModelType::kDecoder,
                            notes)["do_sample"],
             false);

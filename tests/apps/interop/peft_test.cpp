@@ -154,6 +154,20 @@ TEST(PeftImport, SaysEverythingThatDoesNotFit) {
   EXPECT_THAT(folder.error(), HasSubstr("rank_pattern is {\"c_attn\":4}, Tapestry has {}"));
 }
 
+// Adapters that began with a part of the base need the rest of it; sizes would make a checkpoint
+// that nothing can open.
+TEST(PeftImport, RefusesOtherBasesAndOddNumbers) {
+  const BrokenAdapters folder;
+  folder.set("init_lora_weights", "pissa");
+  folder.set("lora_dropout", 1.5);
+  folder.set("lora_alpha", 1e308);
+  folder.set("use_rslora", "true");
+  EXPECT_THAT(folder.error(), HasSubstr("init_lora_weights is \"pissa\", whose base is not that"));
+  EXPECT_THAT(folder.error(), HasSubstr("lora_dropout is 1.5, expected a number from 0 to"));
+  EXPECT_THAT(folder.error(), HasSubstr("lora_alpha is 1e+308, expected a number above 0, up to"));
+  EXPECT_THAT(folder.error(), HasSubstr("use_rslora is \"true\", expected true or false"));
+}
+
 TEST(PeftImport, NamesTensorsThatAreMissingWrongOrUnknown) {
   const BrokenAdapters folder;
   folder.rename_tensors([](const std::string& name) {

@@ -53,6 +53,10 @@ TEST(SentenceVectors, TheModulesAreAListInOrder) {
       {Record::array({kTransformer}), "Transformer, expected"},
       {{module("Transformer", "0_Transformer"), kPooling}, "Transformer in '0_Transformer', Pool"},
       {{kTransformer, kPooling, 3}, "Pooling in '1_Pooling', one without a type"},
+      {{{{"path", ""}, {"type", "custom_st.Transformer"}}, kPooling},
+       "custom_st.Transformer, Pool"},
+      {{{{"path", ""}, {"type", kTransformer["type"]}, {"kwargs", {"task"}}}, kPooling},
+       "sentence_transformers.models.Transformer with kwargs, Pooling"},
       {Record::array(), "none"}};
   for (const auto& [modules, listed] : wrong) {
     folder.put("modules.json", modules);
