@@ -113,10 +113,13 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
     const OffOption* const off = off_option(ours);
     if (off != nullptr && !model.contains(ours)) model[ours] = parsed(off->value);
   }
-  for (const OffOption& off : off_options()) {
-    const bool has = off.with != nullptr && model.value(off.with, Json()) == off.with_value;
-    if (has && !model.contains(off.key)) model[off.key] = parsed(off.value);
-  }
+  const auto turn_off = [&model] {
+    for (const OffOption& off : off_options()) {
+      const bool has = off.with != nullptr && model.value(off.with, Json()) == off.with_value;
+      if (has && !model.contains(off.key)) model[off.key] = parsed(off.value);
+    }
+  };
+  turn_off();
   if (architecture.read_more == nullptr) return model;
   const bool sound = reasons.empty();
   try {
@@ -124,6 +127,7 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
   } catch (const Json::exception&) {
     if (sound) throw;  // it relies on the numbers above
   }
+  turn_off();  // what goes with keys that it read
   return model;
 }
 

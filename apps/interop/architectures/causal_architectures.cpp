@@ -206,9 +206,6 @@ void read_opt(const Json& theirs, Json& model, Reasons& reasons) {
   const bool pre = value_of(theirs, "do_layer_norm_before", true) == true;
   model["norm_position"] = pre ? "pre" : "post";
   model["final_norm"] = pre && value_of(theirs, "_remove_final_layer_norm", false) == false;
-  if (!pre) return;
-  model["parallel_residual"] = model["shared_norm"] = false;
-  model["first_norm"] = true;
 }
 
 void write_opt(const ModelFacts& facts, Json& theirs) {
