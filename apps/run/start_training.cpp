@@ -166,6 +166,12 @@ StartedTraining start_first_rank(const std::string& how, Config config, Device d
   if (how == "auto" && start.resume->goes_on()) {
     start.folder->mend_links(state.step, state.best_step);
   }
+  if (const int64_t all = config.training.max_steps;
+      start.resume->goes_on() && all > 0 && state.step >= all && start.folder->steps().empty()) {
+    fail(ErrorKind::kConfig, "[train] ", how, " has ", state.step,
+         " updates, and training.max_steps is ", all,
+         ": nothing would be trained, and no model saved in ", config.output_dir, '.');
+  }
   settle_parts(config, *start.resume, ranks.size());
   start.log = std::make_unique<RunLog>(start.folder->path(), state.step);
   if (!dtype.empty()) start.log->info(dtype);
@@ -239,8 +245,6 @@ StartedTraining start_training(Ranks& ranks, const StartArguments& arguments) {
   log.info("model: " + learning_summary(start.task->parameters(), start.config));
   const std::string taken = start.resume->take_over(*start.task, start.config);
   if (!taken.empty()) log.info("init_from: " + taken);
-  // The task knows facts about the data: classes, the format of images.
-  if (start.folder) start.folder->write("config.yaml", to_yaml(start.task->config()));
   if (start.resume->goes_on()) {
     log.info(concat("resuming after update ", start.resume->state().step));
   }

@@ -35,10 +35,7 @@ Keeper::Keeper(Training& training, Updater& updater, const Resume& resume)
     : training_(training), updater_(updater) {
   const Config& config = training_.config;
   if (resume.goes_on()) {
-    // A run that goes on from another one's checkpoint has none of its own yet.
-    const bool here = training_.folder == nullptr ||
-                      std::ranges::count(training_.folder->steps(), training_.state.step) > 0;
-    if (here) saved_step_ = training_.state.step;
+    saved_step_ = training_.state.step;
     protect_earlier();
     load(resume);
   } else {

@@ -22,6 +22,9 @@ Trainer::Trainer(const Config& config, TrainingTask& task, Ranks& ranks, RunFold
   // Open files of a checkpoint that is deleted later would keep their place on the disk.
   const Resume used = std::move(resume);
   training_.expect_equal_parameters();
+  // The task knows facts about the data: classes, the format of images. All is taken over now: a
+  // start that is refused leaves the config that the checkpoints have.
+  if (folder != nullptr) folder->write("config.yaml", to_yaml(task.config()));
 }
 
 // An update: its micro-batches forward and backward, then (on a GPU while those still run) the

@@ -53,9 +53,8 @@ TEST_F(RefusedArguments, AverageComparesConfigs) {
     expect_refused(concat("average ", run, "/last ", to, " --output mean"), what, 3);
     EXPECT_FALSE(exists("mean"));
   };
-  copy("translation", "heads",
-       [](OrderedRecord& config) { config["model"]["num_attention_heads"] = 1; });
-  refused("translation", "heads", "model.num_attention_heads is 1 in heads, ");
+  copy("translation", "heads", [](OrderedRecord& config) { config["model"]["norm_eps"] = 0.5; });
+  refused("translation", "heads", "model.norm_eps is 0.5 in heads, ");
   copy("classification", "labels", [](OrderedRecord& config) {
     OrderedRecord& labels = config["data"]["labels"];
     labels = {labels[1], labels[0]};

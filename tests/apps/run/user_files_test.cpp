@@ -83,14 +83,17 @@ TEST_F(UserFilesTest, ACopyWithoutLinksGoesOn) {
   EXPECT_EQ(fs::read_symlink(folder_.path("run/last")), "checkpoint-6");
 }
 
-// Nothing is left to compute, but the folder has no model yet.
-TEST_F(UserFilesTest, ARunThatGoesOnElsewhereIsSavedThere) {
+// Nothing is left to compute, and the folder would have no model.
+TEST_F(UserFilesTest, AFinishedRunDoesNotGoOnElsewhere) {
   ASSERT_EQ(train("run", few_), 0) << folder_.messages();
   std::vector<std::string> elsewhere = few_;
   elsewhere.insert(elsewhere.end(), {"--resume", "run"});
-  ASSERT_EQ(train("other", elsewhere), 0) << folder_.messages();
-  EXPECT_EQ(folder_.result("other").at("model.safetensors"),
-            folder_.result("run").at("model.safetensors"));
+  EXPECT_EQ(train("other", elsewhere), 2);
+  EXPECT_THAT(
+      folder_.messages(),
+      HasSubstr("run has 4 updates, and training.max_steps is 4: nothing would be trained"));
+  elsewhere[0] = "training.max_steps=6";
+  EXPECT_EQ(train("other", elsewhere), 0) << folder_.messages();
 }
 
 }  // namespace
