@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "apps/checkpoint/file_names.h"
+#include "data/files/files.h"
 
 namespace tapestry {
 namespace {
@@ -38,6 +39,12 @@ bool is_left_over(const std::string& name) {
                     name.starts_with("config.yaml.") || name.starts_with("metrics.jsonl.") ||
                     name.starts_with("samples.jsonl.") || name.starts_with("starts.jsonl.");
   return ours && name.find(".tmp-") != std::string::npos;
+}
+
+// Whether both are checkpoints with the same files, by their checksums.
+bool same_manifest(const std::string& a, const std::string& b) {
+  if (!is_checkpoint(a) || !is_checkpoint(b)) return false;
+  return read_file(a + "/MANIFEST.json") == read_file(b + "/MANIFEST.json");
 }
 
 // The step that a link in the run folder names, or -1.
@@ -107,6 +114,19 @@ RunFolder::RunFolder(const std::string& path, const FolderUser& user) : path_(pa
     }
     fs::remove_all(entry.path(), error);
   }
+  for (const std::string link : {"best", "last"}) {
+    if (!fs::is_directory(fs::symlink_status(file(link)))) continue;
+    // A tool that follows links put a copy in its place. Any other folder is not ours to replace.
+    const std::vector<int64_t> all = steps();
+    const auto copied = std::ranges::find_if(
+        all, [&](int64_t step) { return same_manifest(checkpoint_path(step), file(link)); });
+    if (copied == all.end()) {
+      fail(ErrorKind::kConfig, '[', user.who, "] ", file(link),
+           " is a folder where a link belongs, and no copy of a checkpoint here: move it away.");
+    }
+    fs::remove_all(file(link));
+    point(link, *copied);
+  }
 }
 
 std::vector<int64_t> RunFolder::steps() const { return checkpoint_steps(path_); }
@@ -122,10 +142,6 @@ void RunFolder::point(const std::string& link, int64_t step) const {
     system_failure("create", temporary);
   }
   reached("link made");
-  // A tool that follows links copied the checkpoint to its place.
-  if (fs::is_directory(fs::symlink_status(file(link))) && is_checkpoint(file(link))) {
-    fs::remove_all(file(link));
-  }
   rename_path(temporary, file(link));
   flush_folder(path_);
 }

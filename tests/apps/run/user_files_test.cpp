@@ -83,6 +83,15 @@ TEST_F(UserFilesTest, ACopyWithoutLinksGoesOn) {
   EXPECT_EQ(fs::read_symlink(folder_.path("run/last")), "checkpoint-6");
 }
 
+TEST_F(UserFilesTest, AFolderInTheLinksPlaceIsRefusedAtOnce) {
+  ASSERT_EQ(train("run", few_), 0) << folder_.messages();
+  fs::create_directory(folder_.path("new"));
+  fs::copy(fs::canonical(folder_.path("run/best")), folder_.path("new/best"));
+  EXPECT_EQ(train("new", few_), 2);
+  EXPECT_THAT(folder_.messages(), HasSubstr("new/best is a folder where a link belongs"));
+  EXPECT_TRUE(fs::exists(folder_.path("new/best/model.safetensors")));
+}
+
 // Nothing is left to compute, and the folder would have no model.
 TEST_F(UserFilesTest, AFinishedRunDoesNotGoOnElsewhere) {
   ASSERT_EQ(train("run", few_), 0) << folder_.messages();
