@@ -6,11 +6,9 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
 
 #include "apps/commands/bench/training_steps.h"
 #include "apps/commands/number_bounds.h"
-#include "apps/commands/output_file.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/start.h"
 #include "apps/tasks/answers/placeholders.h"
@@ -127,8 +125,7 @@ int run_bench(const AnyBench& arguments, Program& program) {
                "data.document_mask leave --shape out\n",
                ranks.prefix());
   }
-  std::optional<OutputFile> json;  // opened before the work: a wrong name is told at once
-  if (ranks.is_first() && !arguments.json.empty()) json.emplace(arguments.json);
+  FiguresFile json(ranks.is_first() ? arguments.json : "");
   const double peak = gemm_peak(config, device);
   reset_peak_bytes();
   const Measured measured = arguments.shape.empty() ? measure_data(config, arguments, ranks)
@@ -140,10 +137,7 @@ int run_bench(const AnyBench& arguments, Program& program) {
     fmt::print("{:<34} {}\n", name, text_of(value));
   }
   if (measured.ranks) print_prediction(figures);
-  if (json) {
-    json->stream() << figures.dump(2) << '\n';
-    json->finish();
-  }
+  json.write(figures);
   return 0;
 }
 

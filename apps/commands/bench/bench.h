@@ -2,8 +2,11 @@
 // operations (operations_bench.cpp).
 #pragma once
 
+#include <optional>
+
 #include "apps/commands/command.h"
 #include "apps/commands/options.h"
+#include "apps/commands/output_file.h"
 
 namespace tapestry {
 
@@ -25,6 +28,23 @@ struct BatchShape {
 };
 /// --shape: SENTENCESxSOURCExTARGET, or ROWSxTOKENS. Throws Error(kConfig) for any other text.
 BatchShape parse_shape(const std::string& text, bool both_sides);
+
+/// --json: opened before the work, so that a wrong name is told at once; no file for "".
+class FiguresFile {
+ public:
+  explicit FiguresFile(const std::string& path) {
+    if (!path.empty()) file_.emplace(path);
+  }
+  template <class Json>
+  void write(const Json& figures) {
+    if (!file_) return;
+    file_->stream() << figures.dump(2) << '\n';
+    file_->finish();
+  }
+
+ private:
+  std::optional<OutputFile> file_;
+};
 
 /// Of one value at least.
 double median(std::vector<double> values);

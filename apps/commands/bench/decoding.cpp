@@ -13,7 +13,6 @@
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/bench/bench.h"
 #include "apps/commands/number_bounds.h"
-#include "apps/commands/output_file.h"
 #include "apps/run/pretrained.h"
 #include "apps/tasks/answers/placeholders.h"
 #include "apps/tasks/answers/translator.h"
@@ -260,8 +259,7 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
   if (!trained) settle_vocab_size(config);
   const Device device = parse_device(config.device);
   const DecodeShape shape = shape_of(arguments, translates);
-  std::optional<OutputFile> json;  // opened before the work: a wrong name is told at once
-  if (!arguments.json.empty()) json.emplace(arguments.json);
+  FiguresFile json(arguments.json);
 
   std::vector<Answerer> answerers;
   for (const WeightFormat format : kWeightFormats) {
@@ -292,10 +290,7 @@ int bench_decoding(const BenchArguments& arguments, const DecodeArguments& decod
   figures["decoding"] = Json::array();
   for (const Timed& timed : all) figures["decoding"].push_back(figures_of(timed, shape, rate));
   print_decoding(figures["decoding"]);
-  if (json) {
-    json->stream() << figures.dump(2) << '\n';
-    json->finish();
-  }
+  json.write(figures);
   return 0;
 }
 

@@ -13,7 +13,6 @@
 #include "apps/commands/bench/bench.h"
 #include "apps/commands/bench/operation.h"
 #include "apps/commands/number_bounds.h"
-#include "apps/commands/output_file.h"
 #include "apps/run/pretrained.h"
 #include "apps/run/program_facts.h"
 #include "apps/tasks/answers/placeholders.h"
@@ -178,8 +177,7 @@ int bench_operations(const BenchArguments& arguments, const OperationArguments& 
   if (const std::string warning = blas_warning(); !warning.empty()) {
     fmt::print(stderr, "warning: {}\n", warning);
   }
-  std::optional<OutputFile> json;  // opened before the work: a wrong name is told at once
-  if (!arguments.json.empty()) json.emplace(arguments.json);
+  FiguresFile json(arguments.json);
   const Numbers& numbers = all[0].numbers;
   const double gflops = gemm_rate({}, numbers.dtype, numbers.precision), copies = copy_rate();
   const Limits limits{1e9 * gflops, 1e9 * copies};
@@ -213,10 +211,7 @@ int bench_operations(const BenchArguments& arguments, const OperationArguments& 
     add("forward", operation.forward, seconds.forward);
     add("backward", operation.backward, seconds.backward);
   }
-  if (json) {
-    json->stream() << figures.dump(2) << '\n';
-    json->finish();
-  }
+  json.write(figures);
   return 0;
 }
 
