@@ -165,6 +165,7 @@ std::string take_over_parameters(const ParamStore& store, const TensorReader& so
     read_parameter(source, parameter);
     ++taken;
   }
+  store.derive([&](const std::string& name) { return source.find(name) == nullptr; });
   for (const StoredTensor& stored : source.tensors()) {
     if (!store.contains(stored.name)) left.push_back(stored.name);
   }

@@ -9,7 +9,7 @@
 #include "apps/interop/architectures/architectures.h"
 #include "apps/interop/export_formats.h"
 #include "apps/interop/huggingface_import.h"
-#include "apps/interop/peft.h"
+#include "apps/interop/peft/peft.h"
 #include "core/base/text.h"
 
 namespace tapestry {

@@ -2,6 +2,7 @@
 
 #include "apps/config/sections.h"
 #include "core/base/byte_count.h"
+#include "core/base/printable.h"
 
 namespace tapestry {
 namespace {
@@ -15,6 +16,10 @@ void bind_lora(ConfigSection& s, Config& config) {
             "What an adapter computes is multiplied by alpha / rank.", positive());
   s.read_if(on, "without rank", "dropout", lora.dropout, "Dropout of what adapters read.",
             from_up_to_below(0, 1));
+  s.read_if(on, "without rank", "dora", lora.dora,
+            "The lengths of the rows of W + alpha / rank B A are parameters of their own, "
+            "lora_magnitude, and the adapters turn the rows (DoRA, Liu et al. 2024). PEFT's "
+            "use_dora.");
   s.read_if(on, "without rank", "target", lora.target,
             "Paths of the layers that have an adapter, such as layers.0.self_attention.qkv; * "
             "stands for any characters.");
@@ -124,8 +129,9 @@ void bind_memory_and_flight(ConfigSection& s, Config& config) {
       "choice. Exit code 5 where nothing does. Empty: no limit.");
   constexpr int64_t kLeast = 1000000;  // a smaller one is a missing unit
   if (!training.memory_budget.empty() && byte_count(training.memory_budget).value_or(0) < kLeast) {
-    s.complain("memory_budget", "'training.memory_budget' must be a size such as 4GB, got '",
-               training.memory_budget, "'.");
+    s.complain("memory_budget",
+               "'training.memory_budget' must be a size of 1 MB or more such as 4GB, in ",
+               kByteUnits, ", got '", printable(training.memory_budget), "'.");
   }
   s.read("flight_records", training.flight_records,
          "Updates that flight.jsonl in the run folder knows, for tapestry replay; 0: no such file, "

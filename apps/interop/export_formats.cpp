@@ -5,7 +5,7 @@
 #include "apps/interop/gguf/gguf.h"
 #include "apps/interop/huggingface_export.h"
 #include "apps/interop/model_card.h"
-#include "apps/interop/peft.h"
+#include "apps/interop/peft/peft.h"
 #include "apps/tasks/answers/shortlists.h"
 
 namespace tapestry::interop {

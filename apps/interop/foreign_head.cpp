@@ -105,7 +105,12 @@ void check_classes(const Json& theirs, const Json& labels, Reasons& reasons) {
 Json labels_of(const Json& theirs, Reasons& reasons) {
   Json labels = Json::array();
   const auto found = theirs.find("id2label");
-  if (found == theirs.end() || !found->is_object()) {
+  if (found != theirs.end() && !found->is_null() && !found->is_object()) {
+    reasons.push_back(concat("id2label must be an object of names by the classes' numbers, got ",
+                             found->is_array() ? "a list" : found->dump()));
+    return labels;
+  }
+  if (found == theirs.end() || found->is_null()) {
     const int64_t count = std::clamp<int64_t>(number_of(theirs, "num_labels", 2, reasons), 1, 4096);
     for (int64_t i = 0; i < count; ++i) labels.push_back(concat("LABEL_", i));
     return labels;

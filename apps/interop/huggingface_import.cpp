@@ -18,7 +18,7 @@
 #include "apps/interop/foreign_images.h"
 #include "apps/interop/gguf/gguf.h"
 #include "apps/interop/gguf/gguf_file.h"
-#include "apps/interop/peft.h"
+#include "apps/interop/peft/peft.h"
 #include "apps/interop/sentence_vectors.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"

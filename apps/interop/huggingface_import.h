@@ -13,8 +13,8 @@
 
 namespace tapestry::interop {
 
-/// True if the folder holds a model of theirs, or adapters of one (apps/interop/peft.h); false for
-/// a checkpoint or run of ours.
+/// True if the folder holds a model of theirs, or adapters of one (apps/interop/peft/peft.h); false
+/// for a checkpoint or run of ours.
 bool is_huggingface_folder(const std::string& path);
 /// The same, or true of a GGUF file and of a folder with nothing else (gguf_file_of()). The
 /// functions below read each of them.

@@ -14,7 +14,7 @@
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/misfit_report.h"
 #include "apps/interop/model_card.h"
-#include "apps/interop/peft.h"
+#include "apps/interop/peft/peft.h"
 #include "apps/interop/special_ids.h"
 #include "apps/interop/tokenizer_files.h"
 #include "core/base/text.h"

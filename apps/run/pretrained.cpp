@@ -7,7 +7,7 @@
 #include "apps/checkpoint/run_folder.h"
 #include "apps/config/sections.h"
 #include "apps/interop/huggingface_import.h"
-#include "apps/interop/peft.h"
+#include "apps/interop/peft/peft.h"
 #include "data/files/files.h"
 
 namespace tapestry {

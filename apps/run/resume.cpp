@@ -368,6 +368,10 @@ void Resume::begin_with(ModelFiles pretrained, Config& config) {
          " has adapters, which only training.lora of the same rank and alpha goes on with: ",
          before.rank, " and ", before.alpha, ", got ", now.rank, " and ", now.alpha, '.');
   }
+  if (adapted && before.dora && !now.dora) {
+    fail(ErrorKind::kConfig, "[init_from] ", pretrained.folder,
+         " has adapters with training.lora.dora, and goes on with it only.");
+  }
 }
 
 void Resume::check_initializer(const ParamStore& store) const {

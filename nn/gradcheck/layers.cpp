@@ -53,15 +53,18 @@ struct SmallNorm : Norm {
 };
 
 // A frozen linear layer beside an adapter.
-GradcheckCase adapted_case(const Inputs& in, const Var& x) {
-  const std::shared_ptr<ParamStore> store(
-      new ParamStore(in.store({.rank = 2, .alpha = 3, .dropout = 0.2, .target = {"*"}})));
+GradcheckCase adapted_case(const Inputs& in, const Var& x, bool dora) {
+  const std::shared_ptr<ParamStore> store(new ParamStore(
+      in.store({.rank = 2, .alpha = 3, .dropout = 0.2, .dora = dora, .target = {"*"}})));
   auto layer = std::make_shared<Linear>(
       Linear::Options{.in = 6, .out = 5, .activation = Activation::kGeluTanh},
       store->root() / "layer");
   std::vector<Var> inputs = disturbed_parameters(*store);
   inputs.push_back(x);
-  return {"Linear, adapter", inputs, [store, layer, x] { return (*layer)(x); }};
+  // The lengths of rows count as constants.
+  const auto held = std::make_shared<PackedScope>(*store);
+  return {dora ? "Linear, adapter with magnitudes" : "Linear, adapter", inputs,
+          [store, layer, x, held] { return (*layer)(x); }};
 }
 
 }  // namespace
@@ -71,7 +74,8 @@ void add_layers(Cases& cases, const Inputs& in) {
   cases.push_back(layer_case<Linear>(
       in, "Linear", Linear::Options{.in = 6, .out = 5, .activation = Activation::kGeluTanh},
       {narrow}, [=](const Linear& f) { return f(narrow); }));
-  cases.push_back(adapted_case(in, narrow));
+  cases.push_back(adapted_case(in, narrow, false));
+  cases.push_back(adapted_case(in, narrow, true));
   cases.push_back(layer_case<SmallNorm>(in, "Norm, layer", Norm::Options{}, {narrow},
                                         [=](const SmallNorm& f) { return f(narrow); }));
   cases.push_back(layer_case<SmallNorm>(in, "Norm, RMS",

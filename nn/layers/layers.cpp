@@ -33,7 +33,7 @@ Linear::Linear(const Options& options, const ParamScope& scope)
       precision(scope.precision()) {
   weight.will_multiply();
   if (options.adaptable && scope.has_adapter())
-    adapter.emplace(options.in, projections_of(options), scope);
+    adapter.emplace(options.in, projections_of(options), weight, scope);
 }
 
 Linear Linear::rows(std::span<const int32_t> rows) const {
@@ -54,7 +54,10 @@ Var Linear::operator()(const Var& x) const {
 
 Var Linear::product(const Var& x) const {
   if (!adapter) return weight.multiply(x, bias, {activation, precision});
-  const Var sum = weight.multiply(x, bias, {.precision = precision}) + (*adapter)(x);
+  const bool scaled = adapter->has_gain();  // in front of the bias
+  Var sum = weight.multiply(x, scaled ? Var() : bias, {.precision = precision}) + (*adapter)(x);
+  if (scaled) sum = sum * adapter->gain();
+  if (scaled && bias.defined()) sum = sum + bias;
   return activation == Activation::kNone ? sum : activate(activation, sum);
 }
 

@@ -170,13 +170,22 @@ WeightFormat ParamStore::usual_format() const {
 
 void ParamStore::pack(WeightFormat format) {
   if (!can_be_packed(format)) return;
+  for (const DerivedParameter& derived : derived_) held_.push_back(derived.hold());
   for (const auto& [matrix, place] : matrices_) pack(matrix, place, format);
   release_free_memory();
+}
+
+void ParamStore::derive(const std::function<bool(const std::string&)>& fresh) const {
+  for (const DerivedParameter& derived : derived_) {
+    const Parameter& parameter = parameters_[derived.place];
+    if (fresh(parameter.name)) parameter.var.value().copy_from(derived.start(parameter.name));
+  }
 }
 
 void ParamStore::load(const std::function<void(const Parameter&)>& read,
                       std::optional<WeightFormat> format) {
   const bool packs = format && can_be_packed(*format);
+  held_.clear();
   for (const Parameter& parameter : parameters_) {
     if (parameter.var.defined()) read(parameter);
   }
@@ -192,12 +201,16 @@ void ParamStore::load(const std::function<void(const Parameter&)>& read,
       matrix.set(parameter.var);
       read(parameter);
     }
+    for (const DerivedParameter& derived : derived_) {
+      if (derived.matrix == place) held_.push_back(derived.hold());
+    }
     if (packs) pack(matrix, place, *format);
   }
   if (packs) release_free_memory();
 }
 
 PackedScope::PackedScope(const ParamStore& store) {
+  for (const DerivedParameter& derived : store.derived_) held_.push_back(derived.hold());
   if (!store.can_be_packed()) return;
   try {
     for (const auto& [matrix, place] : store.matrices_) {
@@ -301,6 +314,18 @@ WeightMatrix ParamScope::create_matrix(std::string_view name, const Shape& shape
 void ParamScope::declare_projections(std::string_view name,
                                      const std::vector<int64_t>& rows) const {
   store_->parameters_[store_->index_.at((*this / name).prefix_)].projections = rows;
+}
+
+Var ParamScope::create_derived(std::string_view name, const Shape& shape, std::string_view matrix,
+                               std::function<Tensor(const std::string&)> start,
+                               std::function<std::shared_ptr<void>()> hold) const {
+  const Var var = create(name, shape, Init::ones());
+  const std::string path = (*this / name).prefix_;
+  const bool drawn = store_->start_ == ParamStore::Start::kDrawn && store_->base_.drawn;
+  if (drawn && !ShapesOnly::is_on()) var.value().copy_from(start(path));
+  store_->derived_.push_back({store_->index_.at(path), store_->index_.at((*this / matrix).prefix_),
+                              std::move(start), std::move(hold)});
+  return var;
 }
 
 Tensor ParamScope::create_buffer(std::string_view name, const Shape& shape,

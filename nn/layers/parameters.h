@@ -95,6 +95,14 @@ struct Parameter {
   std::optional<FrozenMatrix> frozen = {};
 };
 
+/// A parameter whose first values follow from those of a matrix.
+struct DerivedParameter {
+  size_t place, matrix;  ///< in ParamStore::parameters()
+  std::function<Tensor(const std::string& name)> start;
+  /// Keeps what follows from the matrix until the result is gone.
+  std::function<std::shared_ptr<void>()> hold;
+};
+
 /// How a model with adapters keeps the matrices beside them that do not learn.
 struct FrozenBase {
   std::optional<WeightFormat> format = {};  ///< none: as all parameters
@@ -143,6 +151,10 @@ class ParamStore {
   Precision precision() const { return precision_; }
   const LoraOptions& lora() const { return lora_; }
 
+  /// Gives the parameters that follow from matrices their first values again, if `fresh` says so of
+  /// their names: for matrices that have other values by now.
+  void derive(const std::function<bool(const std::string& name)>& fresh) const;
+
   /// Has every parameter read, and with a format packs it as pack(). A matrix takes memory when its
   /// turn comes, and is packed before the next one does, so that the unpacked model is never in
   /// memory as a whole.
@@ -188,11 +200,13 @@ class ParamStore {
   std::deque<Parameter> parameters_;
   std::unordered_map<std::string, size_t> index_;
   std::vector<std::pair<WeightMatrix, size_t>> matrices_;  // and their places in parameters_
+  std::vector<DerivedParameter> derived_;
+  std::vector<std::shared_ptr<void>> held_;  // since load() or pack()
 };
 
 /// While it lives, the matrices that layers multiply by are packed beside their parameters, whose
-/// values must not change: for a search between two updates. Does nothing if they are packed
-/// already, if ParamStore::pack() would pack nothing, or if memory is short.
+/// values must not change, and what follows from them is held: for a search between two updates.
+/// Packs nothing that is packed already, that ParamStore::pack() would not, or if memory is short.
 class PackedScope {
  public:
   explicit PackedScope(const ParamStore& store);
@@ -202,6 +216,7 @@ class PackedScope {
     void operator()(const WeightMatrix* matrix) const { matrix->unpack(); }
   };
   std::vector<std::unique_ptr<const WeightMatrix, Unpack>> packed_;
+  std::vector<std::shared_ptr<void>> held_;
 };
 
 /// A prefix in a store: scope / "encoder" / 0 names "encoder.0".
@@ -218,6 +233,10 @@ class ParamScope {
   WeightMatrix create_matrix(std::string_view name, const Shape& shape,
                              const std::vector<InitRows>& init,
                              const std::vector<int64_t>& projections = {}) const;
+  /// Creates a parameter that follows from the matrix "<prefix>.<matrix>" (DerivedParameter).
+  Var create_derived(std::string_view name, const Shape& shape, std::string_view matrix,
+                     std::function<Tensor(const std::string&)> start,
+                     std::function<std::shared_ptr<void>()> hold) const;
   /// Creates state that is not trained. It is float32 in a bfloat16 model: small steps of a running
   /// average would vanish.
   Tensor create_buffer(std::string_view name, const Shape& shape, const Init& init) const;

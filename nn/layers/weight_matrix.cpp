@@ -130,6 +130,35 @@ bool WeightMatrix::multiplies() const { return state_->multiplies; }
 
 bool WeightMatrix::packed() const { return defined() && state_->packed != nullptr; }
 
+bool WeightMatrix::frozen() const { return defined() && state_->frozen.has_value(); }
+
+Tensor WeightMatrix::row_squares() const {
+  constexpr int64_t kNumbers = int64_t{1} << 20;  // in memory at a time
+  const DType wide = wider(dtype());
+  const Shape shape = Weight(*this).shape();
+  const Tensor squares = Tensor::empty({shape[0]}, wide, device());
+  const int64_t step = std::max<int64_t>(1, kNumbers / std::max<int64_t>(1, shape[1]));
+  for (int64_t begin = 0; begin < shape[0]; begin += step) {
+    const int64_t end = std::min(begin + step, shape[0]);
+    Tensor rows;
+    if (frozen()) {
+      rows = Tensor::empty({end - begin, shape[1]}, wide);
+      dispatch_floating(wide, [&](auto type) {
+        using T = decltype(type);
+        constexpr int64_t kGrain = 16;
+        parallel_ranges(end - begin, kGrain, [&](int64_t first, int64_t last) {
+          state_->frozen->read({begin + first, begin + last}, {0, shape[1]},
+                               rows.data<T>() + first * shape[1], shape[1]);
+        });
+      });
+    } else {
+      rows = value().slice(begin, end).to(wide);
+    }
+    squares.slice(begin, end).copy_from(sum(Var(rows) * Var(rows), 1).value());
+  }
+  return squares;
+}
+
 int64_t WeightMatrix::bytes() const {
   if (state_->frozen) return state_->frozen->words().bytes();
   return packed() ? state_->packed->matrix.bytes() : state_->var.value().bytes();

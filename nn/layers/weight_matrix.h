@@ -65,6 +65,9 @@ class WeightMatrix {
   WeightMatrix rows(std::span<const int32_t> rows) const;
 
   bool packed() const;
+  bool frozen() const;
+  /// The square of each row's length (N), float32 of bfloat16. Throws Error(kRuntime) after pack().
+  Tensor row_squares() const;
   /// Bytes of its memory.
   int64_t bytes() const;
 

@@ -13,7 +13,7 @@
 #include "apps/checkpoint/made_file.h"
 #include "apps/checkpoint/parameters.h"
 #include "apps/interop/huggingface_import.h"
-#include "apps/interop/peft.h"
+#include "apps/interop/peft/peft.h"
 #include "data/files/files.h"
 #include "data/tokenizers/huggingface_files.h"
 #include "tests/paths.h"

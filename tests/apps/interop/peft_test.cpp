@@ -42,13 +42,15 @@ void PrintTo(const PeftCase& one, std::ostream* out) { *out << one.name; }
 
 class Peft : public testing::TestWithParam<PeftCase> {};
 
-INSTANTIATE_TEST_SUITE_P(Adapters, Peft,
-                         testing::Values(PeftCase{"peft_gpt2", "gpt2"},
-                                         PeftCase{"peft_llama", "llama", 1e-5},
-                                         PeftCase{"peft_marian", "marian"},
-                                         PeftCase{"peft_bert_classes", "bert"},
-                                         PeftCase{"peft_vit", "vit"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Adapters, Peft,
+    testing::Values(PeftCase{"peft_gpt2", "gpt2"}, PeftCase{"peft_llama", "llama", 1e-5},
+                    PeftCase{"peft_marian", "marian"}, PeftCase{"peft_bert_classes", "bert"},
+                    PeftCase{"peft_vit", "vit"}, PeftCase{"peft_gpt2_dora", "gpt2"},
+                    PeftCase{"peft_llama_dora", "llama", 1e-5},
+                    PeftCase{"peft_marian_dora", "marian"},
+                    PeftCase{"peft_llama_ranks", "llama", 1e-5}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(Peft, LogitsAreTheirs) {
   const std::string folder = fixture(GetParam().name);
@@ -64,6 +66,7 @@ TEST_P(Peft, ExportedAdaptersComputeTheSame) {
   const ExportedAdapters exported(model, GetParam().base);
   const ModelFiles back = files_of(exported.path());
   EXPECT_EQ(back.config.lora.rank, model.config.lora.rank);
+  EXPECT_EQ(back.config.lora.dora, model.config.lora.dora);
   EXPECT_EQ(back.config.training.modules_to_save, model.config.training.modules_to_save);
   EXPECT_LT(largest_difference(logits_of(back, input), logits_of(model, input)), 1e-12);
 }
@@ -86,27 +89,36 @@ TEST_P(Peft, MergedTheyComputeTheSame) {
 
 // A layer of theirs that is one of ours keeps its rank, and its tensors come back.
 TEST(PeftExport, GivesTheFileBack) {
-  const std::string folder = fixture("peft_gpt2");
-  const ExportedAdapters exported(files_of(folder), "");
-  const TensorReader before(open_source(folder + "/adapter_model.safetensors"));
-  const TensorReader after(open_source(exported.path() + "/adapter_model.safetensors"));
-  EXPECT_EQ(before.tensors().size(), after.tensors().size());
-  for (const StoredTensor& tensor : after.tensors()) {
-    const StoredTensor* const found = before.find(tensor.name);
-    ASSERT_NE(found, nullptr) << tensor.name;
-    EXPECT_TRUE(values_of(before, *found) == values_of(after, tensor)) << tensor.name;
+  for (const char* name : {"peft_gpt2", "peft_gpt2_dora"}) {
+    const std::string folder = fixture(name);
+    const ExportedAdapters exported(files_of(folder), "");
+    const TensorReader before(open_source(folder + "/adapter_model.safetensors"));
+    const TensorReader after(open_source(exported.path() + "/adapter_model.safetensors"));
+    EXPECT_EQ(before.tensors().size(), after.tensors().size());
+    for (const StoredTensor& tensor : after.tensors()) {
+      const StoredTensor* const found = before.find(tensor.name);
+      ASSERT_NE(found, nullptr) << tensor.name;
+      EXPECT_TRUE(values_of(before, *found) == values_of(after, tensor)) << tensor.name;
+    }
+    const Record config = parsed(exported.path() + "/adapter_config.json");
+    const Record theirs = parsed(folder + "/adapter_config.json");
+    for (const char* key : {"peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "bias",
+                            "fan_in_fan_out", "use_rslora", "use_dora", "modules_to_save"}) {
+      EXPECT_EQ(config[key], theirs[key]) << key;
+    }
+    EXPECT_EQ(config["target_modules"].size(), 8u);
+    EXPECT_EQ(config["base_model_name_or_path"], fs::absolute(folder + "/../gpt2").string());
   }
-  const Record config = parsed(exported.path() + "/adapter_config.json");
-  const Record theirs = parsed(folder + "/adapter_config.json");
-  for (const char* key : {"peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "bias",
-                          "fan_in_fan_out", "use_rslora", "use_dora", "modules_to_save"}) {
-    EXPECT_EQ(config[key], theirs[key]) << key;
-  }
-  EXPECT_EQ(config["target_modules"].size(), 8u);
-  EXPECT_EQ(config["base_model_name_or_path"], fs::absolute(folder + "/../gpt2").string());
 }
 
 // Queries and values with matrices A of their own are one layer of ours: of twice the rank.
+// All adapters become as large as the largest layer; B has the scales of the others.
+TEST(PeftImport, RanksByPatternsBecomeOne) {
+  const ModelFiles model = files_of(fixture("peft_llama_ranks"));
+  EXPECT_EQ(model.config.lora.rank, 5);  // 2 of queries and 3 of values
+  EXPECT_NEAR(model.config.lora.scale(), 3. / 2, 1e-12);
+}
+
 TEST(PeftImport, PartsOfALayerBecomeOneOfALargerRank) {
   const ModelFiles model = files_of(fixture("peft_llama"));
   EXPECT_EQ(model.config.lora.rank, 4);
@@ -146,12 +158,13 @@ class BrokenAdapters : public BrokenFolder {
 
 TEST(PeftImport, SaysEverythingThatDoesNotFit) {
   const BrokenAdapters folder;
-  folder.set("use_dora", true);
   folder.set("bias", "all");
-  folder.set("rank_pattern", {{"c_attn", 4}});
-  EXPECT_THAT(folder.error(), HasSubstr("use_dora is true, Tapestry has false"));
+  folder.set("rank_pattern", {{"c_attn", 0.5}});
+  folder.set("alpha_pattern", {{"c_(attn", 4}});
   EXPECT_THAT(folder.error(), HasSubstr("bias is \"all\", Tapestry has \"none\""));
-  EXPECT_THAT(folder.error(), HasSubstr("rank_pattern is {\"c_attn\":4}, Tapestry has {}"));
+  EXPECT_THAT(folder.error(), HasSubstr("rank_pattern is {\"c_attn\":0.5}, expected numbers from "
+                                        "above 0 up to 65536 by patterns of modules"));
+  EXPECT_THAT(folder.error(), HasSubstr("alpha_pattern is {\"c_(attn\":4}, expected numbers"));
 }
 
 // Adapters that began with a part of the base need the rest of it; sizes would make a checkpoint
@@ -162,10 +175,12 @@ TEST(PeftImport, RefusesOtherBasesAndOddNumbers) {
   folder.set("lora_dropout", 1.5);
   folder.set("lora_alpha", 1e308);
   folder.set("use_rslora", "true");
+  folder.set("use_dora", 1);
   EXPECT_THAT(folder.error(), HasSubstr("init_lora_weights is \"pissa\", whose base is not that"));
   EXPECT_THAT(folder.error(), HasSubstr("lora_dropout is 1.5, expected a number from 0 to"));
   EXPECT_THAT(folder.error(), HasSubstr("lora_alpha is 1e+308, expected a number above 0, up to"));
   EXPECT_THAT(folder.error(), HasSubstr("use_rslora is \"true\", expected true or false"));
+  EXPECT_THAT(folder.error(), HasSubstr("use_dora is 1, expected true or false"));
 }
 
 TEST(PeftImport, NamesTensorsThatAreMissingWrongOrUnknown) {
@@ -180,6 +195,11 @@ TEST(PeftImport, NamesTensorsThatAreMissingWrongOrUnknown) {
   EXPECT_THAT(error, HasSubstr("no tensor base_model.model.transformer.h.0.attn.c_attn.lora_B"));
   EXPECT_THAT(error, HasSubstr("no tensor base_model.model.transformer.h.0.mlp.c_fc.lora_A"));
   EXPECT_THAT(error, HasSubstr("mlp.c_fd.lora_A.weight has no place in Tapestry"));
+  folder.set("use_dora", true);
+  EXPECT_THAT(folder.error(),
+              HasSubstr("no tensor base_model.model.transformer.h.0.attn.c_proj.lora_magnitude_"
+                        "vector (16)"));
+  folder.set("use_dora", false);
   folder.set("r", 3);
   EXPECT_THAT(folder.error(), HasSubstr("mlp.c_proj.lora_A.weight is (2, 64), expected (3, 64)"));
 }

@@ -264,9 +264,11 @@ TEST_F(TransferTest, AdaptersLearnBesideAModelThatStaysAsItIs) {
 }
 
 TEST_F(TransferTest, AdaptersResumeToTheSameBits) {
-  const std::vector<std::string> lora = {
-      "training.lora={rank: 2, dropout: 0.1, target: [\"*\"], modules_to_save: [\"*norm*\"]}"};
   for (const std::string task : {"mlm", "translation"}) {
+    const std::vector<std::string> lora = {
+        concat("training.lora={rank: 2, dropout: 0.1, target: [\"*\"], modules_to_save: "
+               "[\"*norm*\"], dora: ",
+               task == "translation" ? "true}" : "false}")};
     const std::string whole = task + "-whole", parts = task + "-parts";
     ASSERT_EQ(train(task, whole, lora), 0) << messages();
     ASSERT_EQ(train(task, parts, lora + std::vector<std::string>{"training.max_steps=33"}), 0)
@@ -274,6 +276,47 @@ TEST_F(TransferTest, AdaptersResumeToTheSameBits) {
     ASSERT_EQ(train(task, parts, lora), 0) << messages();
     expect_equal(folder_.result(whole), folder_.result(parts));
   }
+}
+
+// It begins as the model that it comes from, and a search has what validation computes with.
+TEST_F(TransferTest, MagnitudesOfRowsLearnBesideAModel) {
+  pretrain("clm", "base");
+  const std::vector<std::string> options = {"init_from=" + folder_.path("base"),
+                                            "training.ema_decay=0"};
+  const auto begin = [&](const std::string& run, const std::string& lora, int64_t steps) {
+    ASSERT_EQ(train("clm", run,
+                    options + std::vector<std::string>{concat("training.lora={", lora, "}"),
+                                                       concat("training.max_steps=", steps)}),
+              0)
+        << messages();
+  };
+  begin("run", "rank: 2, alpha: 8, target: [\"*\"], dora: true", 20);
+  const Tensors before = parameters("base/last"), after = parameters("run/last");
+  for (const auto& [name, tensor] : before) {
+    EXPECT_TRUE(same_bits(tensor, after.at(name))) << name;
+  }
+  EXPECT_EQ(after.size(), before.size() + 3 * 4);
+  const Tensor& magnitude = after.at("layers.0.self_attention.qkv.lora_magnitude");
+  const Tensor first = row_lengths(before.at("layers.0.self_attention.qkv.weight"));
+  EXPECT_FALSE(same_bits(magnitude, first));
+  const std::string ask = " --target " + folder_.path("valid.src");
+  const std::string scores = folder_.output("score --model run" + ask);
+  EXPECT_NE(scores, folder_.output("score --model base" + ask));
+  folder_.output("export --model run --format huggingface --output merged");
+  folder_.output("import merged --output back");
+  const auto first_of = [](const std::string& lines) { return std::stod(lines); };
+  EXPECT_NEAR(first_of(folder_.output("score --model back" + ask)), first_of(scores), 1e-4);
+  // Adapters without magnitudes get some, others keep theirs.
+  begin("plain", "rank: 2, alpha: 8", 3);
+  const std::vector<std::string> more = {"training.ema_decay=0", "training.max_steps=1"};
+  const auto go_on = [&](const std::string& from, const std::string& lora) {
+    return train("clm", "from-" + from,
+                 more + std::vector<std::string>{"init_from=" + folder_.path(from),
+                                                 concat("training.lora={", lora, "}")});
+  };
+  EXPECT_EQ(go_on("plain", "rank: 2, alpha: 8, dora: true"), 0) << messages();
+  EXPECT_EQ(go_on("run", "rank: 2, alpha: 8, target: [\"*\"]"), 2);
+  EXPECT_THAT(messages(), HasSubstr("has adapters with training.lora.dora, and goes on with it"));
 }
 
 TEST_F(TransferTest, AdaptersThatMatchNothingAreAnError) {

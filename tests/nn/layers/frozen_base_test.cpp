@@ -20,8 +20,9 @@ const LoraOptions kBaseLora{.rank = 2, .alpha = 3, .dropout = 0, .target = {"*"}
 // The same parameters, with the matrices of the base in a format, or with their numbers.
 struct Adapted {
   Adapted(const ModelOptions& options, std::optional<WeightFormat> format,
-          DType dtype = DType::kFloat64, std::vector<std::string> learning = {})
-      : store(5, dtype, Device{}, Precision::kFull, kBaseLora, ParamStore::Start::kDrawn,
+          DType dtype = DType::kFloat64, std::vector<std::string> learning = {},
+          const LoraOptions& lora = kBaseLora)
+      : store(5, dtype, Device{}, Precision::kFull, lora, ParamStore::Start::kDrawn,
               {.format = format, .learning = std::move(learning)}),
         model(options, {.size = kVocabulary, .no_target = 0}, true, store.root()) {
     uint32_t stream = 100;
@@ -60,11 +61,15 @@ std::vector<ModelOptions> all_options() {
 }
 
 TEST(FrozenBase, GradientsAreThoseOfItsNumbers) {
-  for (const ModelOptions& options : all_options()) {
+  LoraOptions dora = kBaseLora;
+  dora.dora = true;
+  std::vector<std::pair<ModelOptions, LoraOptions>> cases = {{llama_options(), dora}};
+  for (const ModelOptions& options : all_options()) cases.emplace_back(options, kBaseLora);
+  for (const auto& [options, lora] : cases) {
     for (const WeightFormat format : kFormats) {
       SCOPED_TRACE(name_of(format));
-      const Adapted frozen(options, format);
-      Adapted plain(options, std::nullopt);
+      const Adapted frozen(options, format, DType::kFloat64, {}, lora);
+      Adapted plain(options, std::nullopt, DType::kFloat64, {}, lora);
       plain.take_numbers_of(frozen);
       {
         Tape tape;

@@ -157,15 +157,26 @@ TEST(PackedWeights, GreedyOutputsNeedNoLogProbabilities) {
 }
 
 TEST(PackedWeights, AdaptersStayBesideThem) {
-  const LoraOptions lora{.rank = 2, .alpha = 4, .target = {"*up"}};
-  ParamStore store(7, DType::kFloat32, Device{}, Precision::kFull, lora);
-  const FeedForward layer({.hidden_size = 16, .intermediate_size = 40}, store.root());
-  disturb(store);
-  const Var x = uniform({3, 16}, 9, -1, 1).to(DType::kFloat32);
-  const auto plain = layer(x).value().to_vector<float>();
-  store.pack(WeightFormat::kFloat32);
-  EXPECT_LT(relative(layer(x).value().to_vector<float>(), plain),
-            most_error(WeightFormat::kFloat32));
+  for (const bool dora : {false, true}) {
+    const LoraOptions lora{.rank = 2, .alpha = 4, .dora = dora, .target = {"*up"}};
+    ParamStore store(7, DType::kFloat32, Device{}, Precision::kFull, lora);
+    const FeedForward layer({.hidden_size = 16, .intermediate_size = 40}, store.root());
+    disturb(store);
+    const Var x = uniform({3, 16}, 9, -1, 1).to(DType::kFloat32);
+    const auto plain = layer(x).value().to_vector<float>();
+    const auto expect_same = [&] {
+      EXPECT_LT(relative(layer(x).value().to_vector<float>(), plain),
+                most_error(WeightFormat::kFloat32));
+    };
+    {
+      const PackedScope beside(store);
+      expect_same();
+    }
+    store.pack(WeightFormat::kFloat32);
+    expect_same();
+    const PackedScope again(store);
+    expect_same();
+  }
 }
 
 // A classifier of its own leaves the embedding to be looked up in: float32 gains nothing there.

@@ -1,13 +1,10 @@
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <set>
 
 #include "apps/checkpoint/file_names.h"
-#include "apps/interop/architectures/tensor_names.h"
-#include "apps/interop/foreign_config.h"
 #include "apps/interop/gguf/gguf_file.h"
-#include "apps/interop/peft.h"
+#include "apps/interop/peft/adapter_layers.h"
 #include "core/base/text.h"
 
 namespace tapestry::interop {
@@ -17,116 +14,18 @@ namespace fs = std::filesystem;
 
 // Kinds of adapters that ours are not: keys with the one value that they may have.
 constexpr FixedKey kFixed[] = {
-    {"peft_type", "\"LORA\"", "\"LORA\""}, {"use_dora", "false", "false"},
-    {"bias", "\"none\"", "\"none\""},      {"lora_bias", "false", "false"},
-    {"rank_pattern", "{}", "{}"},          {"alpha_pattern", "{}", "{}"},
-    {"layer_replication", "null", "null"}, {"trainable_token_indices", "null", "null"},
-    {"use_qalora", "false", "false"},      {"alora_invocation_tokens", "null", "null"},
-    {"use_bdlora", "null", "null"},        {"kasa_config", "null", "null"},
-    {"arrow_config", "null", "null"},      {"monteclora_config", "null", "null"},
+    {"peft_type", "\"LORA\"", "\"LORA\""},
+    {"bias", "\"none\"", "\"none\""},
+    {"lora_bias", "false", "false"},
+    {"layer_replication", "null", "null"},
+    {"trainable_token_indices", "null", "null"},
+    {"use_qalora", "false", "false"},
+    {"alora_invocation_tokens", "null", "null"},
+    {"use_bdlora", "null", "null"},
+    {"kasa_config", "null", "null"},
+    {"arrow_config", "null", "null"},
+    {"monteclora_config", "null", "null"},
 };
-
-struct AdapterFolder {
-  std::string path;
-  Json config;
-  TensorReader reader;
-  TensorNames names;
-  int64_t rank = 0;
-};
-
-Tensor read(const AdapterFolder& folder, const std::string& name, const Shape& shape, DType dtype) {
-  const Tensor tensor = Tensor::empty(shape, dtype);
-  folder.reader.read(folder.names.stored(name), tensor);
-  return tensor;
-}
-
-bool has_shape(const AdapterFolder& folder, const std::string& name, const Shape& shape,
-               Reasons& reasons) {
-  const StoredTensor* const stored =
-      folder.names.has(name) ? folder.reader.find(folder.names.stored(name)) : nullptr;
-  if (stored != nullptr && stored->shape == shape && fits(stored->type, DType::kFloat32)) {
-    return true;
-  }
-  reasons.push_back(stored == nullptr
-                        ? concat("no tensor ", kAdapterPrefix, name, ' ', shape)
-                        : concat(stored->name, " is ", stored->shape, ", expected ", shape));
-  return false;
-}
-
-// An adapter of a layer of ours: parts of theirs with the same A share one.
-struct Layer {
-  TensorPair weight;
-  std::vector<std::string> downs;              // different matrices A, one below the other
-  std::vector<std::optional<size_t>> down_of;  // of each part; none: it has no adapter
-};
-
-std::vector<double> values(const AdapterFolder& folder, const std::string& name,
-                           const Shape& shape) {
-  return read(folder, name, shape, DType::kFloat64).to_vector<double>();
-}
-
-std::optional<Layer> layer_of(const AdapterFolder& folder, const TensorPair& weight,
-                              std::set<std::string>& used, Reasons& reasons) {
-  if (weight.is_bias || weight.our_shape.rank() != 2) return std::nullopt;
-  Layer layer{weight, {}, std::vector<std::optional<size_t>>(weight.theirs.size())};
-  const TensorPair ups = up_pair(weight, folder.rank);
-  for (size_t i = 0; i < weight.theirs.size(); ++i) {
-    const TensorPair down = down_pair(weight, folder.rank, i);
-    const std::string &a = down.theirs[0], &b = ups.theirs[i];
-    if (!folder.names.has(a) && !folder.names.has(b)) continue;
-    used.insert({a, b});
-    if (weight.change == Change::kPatches || weight.ours == "output.weight") {
-      reasons.push_back(
-          concat("an adapter of ", module_of(weight.theirs[i]), " has no place in Tapestry"));
-      continue;
-    }
-    if (!has_shape(folder, a, down.our_shape, reasons) ||
-        !has_shape(folder, b, ups.their_shapes[i], reasons)) {
-      continue;
-    }
-    const auto same = std::find_if(layer.downs.begin(), layer.downs.end(), [&](const auto& other) {
-      return values(folder, other, down.our_shape) == values(folder, a, down.our_shape);
-    });
-    layer.down_of[i] = static_cast<size_t>(same - layer.downs.begin());
-    if (same == layer.downs.end()) layer.downs.push_back(a);
-  }
-  if (layer.downs.empty()) return std::nullopt;
-  return layer;
-}
-
-// Our A and B of a layer. Rows beyond those that the layer needs are zeros.
-void add_layer(const AdapterFolder& folder, const Layer& layer, int64_t our_rank,
-               const Layout& layout, DType dtype, std::vector<TensorToWrite>& tensors) {
-  const int64_t rank = folder.rank;
-  const TensorPair down = down_pair(layer.weight, our_rank, 0);
-  tensors.emplace_back(
-      down.ours, down.our_shape, dtype, [folder, layer, layout, dtype, down, rank] {
-        return to_ours(down, layout, dtype, [&](const std::string&, const Tensor& into) {
-          into.fill(0);
-          for (size_t i = 0; i < layer.downs.size(); ++i) {
-            const auto begin = static_cast<int64_t>(i) * rank;
-            into.slice(begin, begin + rank)
-                .copy_from(read(folder, layer.downs[i], {rank, into.shape()[1]}, dtype));
-          }
-        });
-      });
-  const TensorPair up = up_pair(layer.weight, our_rank);
-  tensors.emplace_back(up.ours, up.our_shape, dtype, [folder, layer, layout, dtype, up, rank] {
-    return to_ours(up, layout, dtype, [&](const std::string& name, const Tensor& into) {
-      into.fill(0);
-      const auto part = std::find(up.theirs.begin(), up.theirs.end(), name) - up.theirs.begin();
-      const std::optional<size_t> at = layer.down_of[static_cast<size_t>(part)];
-      if (!at) return;
-      const Tensor b = read(folder, name, {into.shape()[0], rank}, dtype);
-      for (int64_t row = 0; row < b.shape()[0]; ++row) {
-        into.reshape({into.numel()})
-            .slice(row * into.shape()[1] + static_cast<int64_t>(*at) * rank,
-                   row * into.shape()[1] + static_cast<int64_t>(*at + 1) * rank)
-            .copy_from(b.reshape({b.numel()}).slice(row * rank, (row + 1) * rank));
-      }
-    });
-  });
-}
 
 // Whole tensors that learnt beside the adapters take the place of the model's.
 void take_modules(const AdapterFolder& folder, const std::vector<TensorPair>& table,
@@ -195,7 +94,7 @@ void take_adapters(const AdapterFolder& folder, const Architecture& architecture
     if (value.is_null() || value == Json::parse(fixed.value)) continue;
     reasons.push_back(concat(fixed.key, " is ", value.dump(), ", Tapestry has ", fixed.value));
   }
-  const Json alpha = folder.config.value("lora_alpha", Json(8));
+  const Json alpha = alpha_of(folder);
   const Json dropout = folder.config.value("lora_dropout", Json(0));
   if (folder.rank < 1) reasons.emplace_back("r must be a number of at least 1");
   constexpr double kLargestAlpha = 1e9;
@@ -207,9 +106,13 @@ void take_adapters(const AdapterFolder& folder, const Architecture& architecture
     reasons.push_back(
         concat("lora_dropout is ", dropout.dump(), ", expected a number from 0 to below 1"));
   }
-  const Json stable = folder.config.value("use_rslora", Json(false));
-  if (!stable.is_boolean()) {
-    reasons.push_back(concat("use_rslora is ", stable.dump(), ", expected true or false"));
+  constexpr double kLargestRank = 1 << 16;
+  check_pattern(folder.config, "rank_pattern", kLargestRank, reasons);
+  check_pattern(folder.config, "alpha_pattern", kLargestAlpha, reasons);
+  for (const char* key : {"use_rslora", "use_dora"}) {
+    const Json value = folder.config.value(key, Json(false));
+    if (value.is_boolean()) continue;
+    reasons.push_back(concat(key, " is ", value.dump(), ", expected true or false"));
   }
   // The other ways to begin (pissa, olora, corda, ...) take what adapters begin with out of the
   // base, whose folder has it still.
@@ -229,10 +132,10 @@ void take_adapters(const AdapterFolder& folder, const Architecture& architecture
   layout.halves_of_sinusoids = architecture.sinusoids;
   std::set<std::string> used;
   std::vector<Layer> layers;
-  size_t most = 1;
+  int64_t rank = folder.rank;
   for (const TensorPair& weight : table) {
     if (std::optional<Layer> layer = layer_of(folder, weight, used, reasons)) {
-      most = std::max(most, layer->downs.size());
+      rank = std::max(rank, layer->rank());
       layers.push_back(*std::move(layer));
     }
   }
@@ -245,22 +148,21 @@ void take_adapters(const AdapterFolder& folder, const Architecture& architecture
   if (!reasons.empty()) refuse(folder.path, reasons);
 
   LoraOptions& lora = model.config.lora;
-  const auto parts = static_cast<int64_t>(most);
-  lora = {.rank = folder.rank * parts,
-          .alpha = alpha.get<double>() * static_cast<double>(parts),
+  const double usual = alpha.get<double>() * static_cast<double>(rank);
+  lora = {.rank = rank,
+          .alpha = folder.scale(usual, folder.rank),
           .dropout = dropout.get<double>(),
+          .dora = folder.dora,
           .target = {}};
-  if (stable == true) {
-    lora.alpha *= std::sqrt(static_cast<double>(folder.rank));
-  }
   for (const Layer& layer : layers) {
     lora.target.push_back(module_of(layer.weight.ours));
-    add_layer(folder, layer, lora.rank, layout, model.config.dtype, model.tensors);
+    add_layer(folder, layer, lora, layout, model.config.dtype, model.tensors);
   }
-  if (parts > 1) {
-    model.notes.push_back(concat("layers that are one here have ", parts,
-                                 " adapters there: they become adapters of rank ", lora.rank,
-                                 " and alpha ", lora.alpha, '.'));
+  if (rank != folder.rank) {
+    model.notes.push_back(
+        concat("layers that are one here have several adapters there, or adapters "
+               "have ranks of their own: all become adapters of rank ",
+               lora.rank, " and alpha ", lora.alpha, '.'));
   }
 }
 
@@ -293,7 +195,7 @@ ImportedModel import_adapted_model(const std::string& path, const std::string& b
   ImportedModel model = import_model(base);
   const Json type = read_json(base + "/" + kConfigFile).at("model_type");
   const Architecture& architecture = *find_architecture(type.get<std::string>());
-  Json config = read_json(path + "/" + kAdapterConfigFile);
+  const Json config = read_json(path + "/" + kAdapterConfigFile);
   const Json rank = config.value("r", Json(8));
   const std::string old = "adapter_model.bin";
   if (!fs::exists(path + "/" + kAdapterFile) && fs::exists(path + "/" + old)) {
@@ -303,8 +205,14 @@ ImportedModel import_adapted_model(const std::string& path, const std::string& b
   std::vector<std::string> stored;
   for (const StoredTensor& tensor : reader.tensors()) stored.push_back(tensor.name);
   TensorNames names(architecture, stored, kAdapterPrefix);
-  const AdapterFolder folder{path, std::move(config), std::move(reader), std::move(names),
-                             rank.is_number_integer() ? rank.get<int64_t>() : 0};
+  const auto says = [&](const char* key) { return config.value(key, Json()) == true; };
+  const AdapterFolder folder{.path = path,
+                             .config = config,
+                             .reader = std::move(reader),
+                             .names = std::move(names),
+                             .rank = rank.is_number_integer() ? rank.get<int64_t>() : 0,
+                             .dora = says("use_dora"),
+                             .stable = says("use_rslora")};
   take_adapters(folder, architecture, model);
   model.config.init_from = fs::absolute(base).string();
   return model;

@@ -6,27 +6,42 @@
 #include "apps/interop/export_source.h"
 #include "apps/interop/foreign_config.h"
 #include "apps/interop/huggingface_export.h"
-#include "apps/interop/peft.h"
+#include "apps/interop/peft/peft.h"
 #include "core/base/text.h"
 
 namespace tapestry::interop {
 
 std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
 
-// Their layers may keep W transposed, but never A and B.
-TensorPair up_pair(const TensorPair& weight, int64_t rank) {
+namespace {
+
+// What has the rows of W. Their layers may keep W transposed, but never A and B.
+TensorPair row_pair(const TensorPair& weight, const char* ours, const char* theirs) {
   TensorPair pair{.theirs = {},
-                  .ours = module_of(weight.ours) + ".lora_B",
-                  .our_shape = {weight.our_shape[0], rank},
+                  .ours = module_of(weight.ours) + ours,
+                  .our_shape = {weight.our_shape[0]},
                   .parts = weight.parts,
                   .stream = weight.stream == Stream::kWrites ? Stream::kWrites : Stream::kNone,
                   .change = weight.change};
   if (pair.change == Change::kTranspose) pair.change = Change::kNone;
   for (size_t i = 0; i < weight.theirs.size(); ++i) {
-    pair.theirs.push_back(module_of(weight.theirs[i]) + ".lora_B.weight");
-    pair.their_shapes.emplace_back(Shape{weight.parts[i], rank});
+    pair.theirs.push_back(module_of(weight.theirs[i]) + theirs);
+    pair.their_shapes.emplace_back(Shape{weight.parts[i]});
   }
   return pair;
+}
+
+}  // namespace
+
+TensorPair up_pair(const TensorPair& weight, int64_t rank) {
+  TensorPair pair = row_pair(weight, ".lora_B", ".lora_B.weight");
+  pair.our_shape = {weight.our_shape[0], rank};
+  for (Shape& shape : pair.their_shapes) shape = {shape[0], rank};
+  return pair;
+}
+
+TensorPair magnitude_pair(const TensorPair& weight) {
+  return row_pair(weight, ".lora_magnitude", ".lora_magnitude_vector");
 }
 
 TensorPair down_pair(const TensorPair& weight, int64_t rank, size_t index) {
@@ -80,6 +95,7 @@ void add_layers(const ModelFiles& model, const std::vector<TensorPair>& table, A
       adapters.pairs.push_back(down_pair(weight, rank, i));
     }
     adapters.pairs.push_back(up_pair(weight, rank));
+    if (model.config.lora.dora) adapters.pairs.push_back(magnitude_pair(weight));
   }
   for (const StoredTensor& tensor : model.tensors.tensors()) {
     const std::string layer = module_of(tensor.name);
@@ -133,7 +149,7 @@ Json config_of(const ModelFiles& model, const Adapters& adapters) {
           {"lora_alpha", alpha},
           {"lora_dropout", lora.dropout},
           {"use_rslora", false},
-          {"use_dora", false},
+          {"use_dora", lora.dora},
           {"init_lora_weights", true},
           {"bias", "none"},
           {"fan_in_fan_out", adapters.transposed},

@@ -39,6 +39,8 @@ CheckpointContent peft_files(const ModelFiles& model, const std::string& archite
 
 /// B (rows, rank) of the layer whose weight is that pair: it is cut into parts like the weight.
 TensorPair up_pair(const TensorPair& weight, int64_t rank);
+/// The lengths (rows) of the rows of that layer's W + s B A, cut likewise.
+TensorPair magnitude_pair(const TensorPair& weight);
 /// A (rank, in), for part `index` of the layer: all parts have the same.
 TensorPair down_pair(const TensorPair& weight, int64_t rank, size_t index);
 /// "a.b" of "a.b.weight".
