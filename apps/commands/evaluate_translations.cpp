@@ -56,6 +56,10 @@ std::vector<std::string> lines_of(const std::string& path, bool in_columns = fal
     size_t size = front + middle.size();
     while (in_columns && size < line.size() && line[size] == '\t') ++size;
     lines.emplace_back(line.substr(0, size));
+    if (const size_t bad = find_invalid_utf8(line); bad < line.size()) {
+      fail(ErrorKind::kData, "[data] ", path, ':', lines.size(), " is not UTF-8 at byte ", bad + 1,
+           '.');
+    }
     begin = end + 1;
   }
   return lines;
@@ -339,14 +343,16 @@ void add_tests(CLI::App& app, TranslationArguments& arguments) {
                    "of several systems: p-values against the first by approximate randomization");
   bootstrap->excludes(randomization);
   interval->excludes(bootstrap)->excludes(randomization);
-  const auto add_draws = [&](const char* name, int64_t& draws, const char* meaning) {
+  const auto add_draws = [&](const char* name, CLI::Option* test, int64_t& draws,
+                             const char* meaning) {
     app.add_option(name, draws, meaning)
         ->check(number<int64_t>(between(1, 100'000'000)))
-        ->capture_default_str();
+        ->capture_default_str()
+        ->needs(test);
   };
-  add_draws("--confidence-n", arguments.confidence_n, "resamples of --confidence");
-  add_draws("--paired-bs-n", arguments.paired_bs_n, "resamples of --paired-bs");
-  add_draws("--paired-ar-n", arguments.paired_ar_n, "trials of --paired-ar");
+  add_draws("--confidence-n", interval, arguments.confidence_n, "resamples of --confidence");
+  add_draws("--paired-bs-n", bootstrap, arguments.paired_bs_n, "resamples of --paired-bs");
+  add_draws("--paired-ar-n", randomization, arguments.paired_ar_n, "trials of --paired-ar");
   app.add_option("--seed", arguments.seed, "of these draws, which are sacreBLEU's")
       ->check(number<int64_t>(at_least(0)))
       ->capture_default_str();

@@ -28,6 +28,11 @@ struct ReplayArguments {
 
 constexpr size_t kListed = 20;  // records
 
+// The name of what the run kept of this update if something went wrong in it.
+std::string incident_of(const std::string& run, int64_t step) {
+  return concat(run, '/', kIncidentPrefix, step);
+}
+
 // The weights that come nearest before an update.
 struct Source {
   std::string path;  ///< of an incident or a checkpoint; "" if the run starts from the beginning
@@ -36,7 +41,7 @@ struct Source {
 
 // The newest whole one from before the step.
 Source source_of(const std::string& run, int64_t step) {
-  const std::string incident = concat(run, '/', kIncidentPrefix, step);
+  const std::string incident = incident_of(run, step);
   if (is_checkpoint(incident)) return {incident, Checkpoint(incident)};
   std::vector<int64_t> steps = checkpoint_steps(run);
   std::erase_if(steps, [&](int64_t of) { return of >= step; });
@@ -51,6 +56,15 @@ Source source_of(const std::string& run, int64_t step) {
     }
   }
   return {};
+}
+
+// Throws Error(kConfig) for an update that the run did not make.
+void check_step(const ReplayArguments& arguments, const std::vector<UpdateRecord>& records) {
+  int64_t last = records.empty() ? 0 : records.back().step;
+  for (const int64_t step : checkpoint_steps(arguments.run)) last = std::max(last, step);
+  if (arguments.step <= last || is_checkpoint(incident_of(arguments.run, arguments.step))) return;
+  fail(ErrorKind::kConfig, "[replay] ", arguments.run, " has made ", last,
+       last == 1 ? " update" : " updates", ", got --step ", arguments.step, '.');
 }
 
 Config config_of(Source& source, const std::string& run) {
@@ -87,7 +101,7 @@ int list(const std::string& run, const std::vector<UpdateRecord>& records) {
     fmt::print("update {:>8}  {}\n", records[i].step, health_text(records[i]));
   }
   for (const UpdateRecord& record : records) {
-    const std::string incident = concat(run, '/', kIncidentPrefix, record.step);
+    const std::string incident = incident_of(run, record.step);
     if (!is_checkpoint(incident)) continue;
     fmt::print("{}{}: {}", kIncidentPrefix, record.step, Checkpoint(incident).read(kIncidentFile));
   }
@@ -134,6 +148,7 @@ int run_replay(const ReplayArguments& arguments, Program& program) {
   const std::vector<UpdateRecord> records =
       FlightRecorder::read(arguments.run + "/" + FlightRecorder::kFile);
   if (arguments.step == 0) return list(arguments.run, records);
+  check_step(arguments, records);
 
   Source source = source_of(arguments.run, arguments.step);
   Config config = config_of(source, arguments.run);

@@ -1,5 +1,6 @@
 // tapestry shortlist: what each token is translated into, learned from a corpus.
 #include <iostream>
+#include <optional>
 
 #include "apps/checkpoint/model_bundle.h"
 #include "apps/commands/command.h"
@@ -20,7 +21,7 @@ struct ShortlistArguments {
   std::string output = {};
   std::string format = "marian";  ///< one of kFormats
   LexiconOptions lexicon = {};
-  int64_t size = SearchOptions().shortlist_size;  ///< of a vmap
+  std::optional<int64_t> size = {};  ///< of a vmap; nullopt: the usual one of a search
   int threads = 0;
 };
 
@@ -43,6 +44,11 @@ ParallelCorpus read_pairs(const ShortlistArguments& arguments, const ModelFiles&
 
 int run_shortlist(const ShortlistArguments& arguments) {
   check_given_once("shortlist --data", arguments.data);
+  const bool vmap = arguments.format == "vmap";
+  if (arguments.size && !vmap) {
+    fail(ErrorKind::kConfig, "[shortlist] --shortlist-size is of a vmap, got --format ",
+         arguments.format, ", whose lists translate cuts.");
+  }
   set_num_threads(arguments.threads);
   const ModelFiles model = read_model_files(arguments.model);
   if (!traits_of(model.config.model_type).reads_two_texts || !model.config.task->can(kTranslates)) {
@@ -54,9 +60,9 @@ int run_shortlist(const ShortlistArguments& arguments) {
   const ParallelCorpus pairs = read_pairs(arguments, model);
   const Lexicon lexicon = learn_lexicon(pairs.source, pairs.target, tokenizers.source->vocab_size(),
                                         tokenizers.target->vocab_size(), arguments.lexicon);
-  const bool vmap = arguments.format == "vmap";
-  const int64_t lost = vmap ? write_vmap(make_shortlist(lexicon, arguments.size, tokenizers),
-                                         tokenizers, tokenizers.shared(), output.stream())
+  const int64_t size = arguments.size.value_or(SearchOptions().shortlist_size);
+  const int64_t lost = vmap ? write_vmap(make_shortlist(lexicon, size, tokenizers), tokenizers,
+                                         tokenizers.shared(), output.stream())
                             : write_lexicon(lexicon, tokenizers, output.stream());
   output.finish();
   int64_t known = 0, translations = 0;
@@ -90,9 +96,10 @@ void add_shortlist(CLI::App& app, ShortlistArguments& arguments) {
       ->check(number<int64_t>(between(1, 1 << 20)))
       ->capture_default_str();
   app.add_option("--shortlist-size", arguments.size,
-                 "of a vmap: tokens of each source token, and of the most frequent ones")
-      ->check(number<int64_t>(between(1, 1 << 20)))
-      ->capture_default_str();
+                 concat("of a vmap: tokens of each source token, and of the most frequent ones "
+                        "(default: ",
+                        SearchOptions().shortlist_size, ')'))
+      ->check(number<int64_t>(between(1, 1 << 20)));
   app.add_option("--threads", arguments.threads, "CPU threads; 0: all cores")
       ->check(number<int>(between(0, 1024)))
       ->capture_default_str();

@@ -87,8 +87,8 @@ void bind_serve(ConfigSection& s, ServeOptions& options) {
          "for others, those first that were not used for longest; without it all are loaded at "
          "once.");
   if (!options.memory.empty() && !byte_count(options.memory)) {
-    s.complain("memory", "'serve.memory' must be a size such as 4GB or 1.5 GiB, got '",
-               printable(options.memory), "'.");
+    s.complain("memory", "'serve.memory' must be a size such as 4GB or 1.5 GiB, in ", kByteUnits,
+               ", got '", printable(options.memory), "'.");
   }
   s.read("cors", options.cors, "An origin whose pages may ask, as in https://example.org; *: any.");
   s.read("batch_size", options.batch_size,

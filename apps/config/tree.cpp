@@ -186,9 +186,17 @@ ConfigNode* descend(ConfigNode& node, const std::string& path, const std::string
 }
 
 /// Parses an override's value; its syntax errors name the override instead of a line.
+// The shell has said where a value ends: nothing of a plain one is a comment, or white space around
+// it.
 ConfigNode parse_override_value(const std::string& text, const std::string& where) {
   try {
-    return parse_config_text(text, "value", "");
+    ConfigNode value = parse_config_text(text, "value", "");
+    const bool plain = value.kind == ConfigNode::Kind::kScalar && !value.quoted;
+    const bool nothing = value.kind == ConfigNode::Kind::kNull && text.find('#') < text.size();
+    if ((plain || nothing) && text.find('\n') == std::string::npos) {
+      value = ConfigNode::scalar(text, /*quoted=*/false);
+    }
+    return value;
   } catch (const Error& error) {
     const std::string message = error.what();
     const size_t colon = message.find(": ");
@@ -300,6 +308,9 @@ ConfigNode parse_config_file(const std::string& path) {
   std::string text(kMostBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
+  if (text.find('\0') != std::string::npos) {
+    fail(ErrorKind::kConfig, path, ": expected a YAML file, got one that is not text.");
+  }
   if (text.size() > kMostBytes) {
     fail(ErrorKind::kConfig, path, ": must have at most ", kMostBytes, " bytes.");
   }

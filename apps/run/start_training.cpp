@@ -1,5 +1,6 @@
 #include "apps/run/start_training.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -25,8 +26,35 @@ namespace {
 
 constexpr int64_t kFewExamples = 50;  // fewer than these make a metric that nobody can rely on
 
+// True if some example can be in both.
+bool may_share(const CorpusSpec& one, const CorpusSpec& other) {
+  const bool parts = one.split != other.split && one.split != "all" && other.split != "all";
+  const bool apart = one.range_end <= other.range_begin || other.range_end <= one.range_begin;
+  return !parts && !apart;
+}
+
+// Warns of files that are learnt and measured. Pairs of sentences are compared one by one.
+void warn_of_files_of_both(const Config& config, RunLog& log) {
+  if (examples_of(config).has_targets) return;
+  for (const auto& [key, held_out] :
+       {std::pair{"valid", &config.data.valid}, std::pair{"test", &config.data.test}}) {
+    for (const CorpusSpec& measured : *held_out) {
+      const std::vector<std::string> files = files_of({measured});
+      for (const CorpusSpec& learnt : config.data.train) {
+        if (!may_share(measured, learnt)) continue;
+        const std::vector<std::string> others = files_of({learnt});
+        const auto both = std::ranges::find_first_of(files, others);
+        if (both == files.end()) continue;
+        log.warn(concat("data.", key, " reads ", *both,
+                        ", as data.train does: its figures say what the model knows by heart"));
+      }
+    }
+  }
+}
+
 // Logs the facts of the config and the run folder at the beginning.
 void tell_start(const Config& config, const Resume& resume, RunLog& log) {
+  warn_of_files_of_both(config, log);
   if (!resume.passed_over().empty()) log.warn(resume.passed_over());
   if (!resume.changes().empty()) {
     if (resume.goes_on()) {

@@ -8,12 +8,14 @@
 
 namespace tapestry {
 
-std::vector<std::string> class_names_of(std::vector<std::string> labels, const std::string& where) {
+std::vector<std::string> class_names_of(std::vector<std::string> labels, const std::string& where,
+                                        const FilterCounts& counts) {
   std::sort(labels.begin(), labels.end());
   labels.erase(std::unique(labels.begin(), labels.end()), labels.end());
   if (labels.size() < 2) {
     fail(ErrorKind::kData, "[data] ", where, " must have two labels or more, got ",
-         labels.empty() ? "none." : concat("only '", labels.front(), "'."));
+         labels.empty() ? "none" : concat("only '", labels.front(), '\''),
+         counts.total_dropped() > 0 ? concat("; ", counts.summary(), '.') : ".");
   }
   return labels;
 }

@@ -7,11 +7,14 @@
 #include <string_view>
 #include <vector>
 
+#include "data/corpora/filter_counts.h"
+
 namespace tapestry {
 
-/// The labels that occur, each once, in byte order. Throws Error(kData), naming `where`, if there
-/// are fewer than two.
-std::vector<std::string> class_names_of(std::vector<std::string> labels, const std::string& where);
+/// The labels that occur, each once, in byte order. Throws Error(kData), naming `where` and what of
+/// it was left out, if there are fewer than two.
+std::vector<std::string> class_names_of(std::vector<std::string> labels, const std::string& where,
+                                        const FilterCounts& counts = {});
 
 /// The index of `label` in `names`. Throws Error(kData), naming `place`, if it is not one of them.
 int32_t class_number(const std::vector<std::string>& names, const std::string& label,

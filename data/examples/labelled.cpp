@@ -107,7 +107,7 @@ LabelledCorpus load_labelled(const std::vector<CorpusSpec>& specs, const Tokeniz
   std::vector<std::string> names;
   for (size_t i = 0; i < facts.texts.size(); i += 2) names.push_back(facts.texts[i]);
   corpus.label_names =
-      label_names.empty() ? class_names_of(names, specs.front().str()) : label_names;
+      label_names.empty() ? class_names_of(names, specs.front().str(), corpus.counts) : label_names;
   for (size_t i = 0; i < facts.texts.size(); i += 2) {
     corpus.classes.push_back(class_number(corpus.label_names, facts.texts[i], facts.texts[i + 1]));
   }
@@ -134,7 +134,7 @@ LabelSets label_sets(const LabelledCorpus& corpus, const std::vector<std::string
     for (const std::string& label : corpus.label_names) {
       for (std::string& name : names_of_label(label, where)) all.push_back(std::move(name));
     }
-    result.names = class_names_of(std::move(all), where);
+    result.names = class_names_of(std::move(all), where, corpus.counts);
   }
   for (const std::string& label : corpus.label_names) {
     std::vector<int32_t>& set = result.sets.emplace_back(result.names.size(), 0);

@@ -118,7 +118,8 @@ void set_labels(const CorpusFacts& facts, const std::vector<std::string>& label_
   std::vector<std::string> names;
   for (size_t i = 0; i < facts.texts.size(); i += 2) names.push_back(facts.texts[i]);
   if (label_names.empty()) refuse_numbers(names, spec);
-  corpus.label_names = label_names.empty() ? class_names_of(names, spec.str()) : label_names;
+  corpus.label_names =
+      label_names.empty() ? class_names_of(names, spec.str(), corpus.counts) : label_names;
   for (size_t i = 0; i < facts.texts.size(); i += 2) {
     corpus.classes.push_back(class_of(corpus.label_names, facts.texts[i], facts.texts[i + 1]));
   }

@@ -14,7 +14,8 @@ std::vector<CLI::Option*> add_alignments(CLI::App& app, AlignmentArguments& argu
                      "words (between spaces and tabs of the line as it is given) | tokens (of the "
                      "tokenizers)")
           ->check(CLI::IsMember({"words", "tokens"}))
-          ->capture_default_str();
+          ->capture_default_str()
+          ->needs(file);
   auto* layer =
       app.add_option(
              "--alignment-layer", arguments.layer,

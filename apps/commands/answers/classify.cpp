@@ -22,8 +22,9 @@ namespace tapestry {
 namespace {
 
 struct ClassifyArguments : FilterArguments {
-  int64_t top_k = 1;        ///< classes in a line, the most probable first
-  double threshold = 0.5;   ///< of multi_label: classes from this probability on
+  int64_t top_k = 1;  ///< classes in a line, the most probable first
+  /// Of multi_label: classes from this probability on; nullopt: as ClassChoice has it.
+  std::optional<double> threshold = {};
   std::string detail = {};  ///< "" or "jsonl"
 };
 
@@ -31,8 +32,9 @@ struct ClassifyArguments : FilterArguments {
 std::string classes_text(const std::vector<std::string>& labels,
                          const ClassProbabilities& probabilities,
                          const ClassifyArguments& arguments, bool several) {
-  const std::vector<LabelProbability> best = chosen_classes(
-      labels, probabilities, {.top_k = arguments.top_k, .threshold = arguments.threshold}, several);
+  ClassChoice choice{.top_k = arguments.top_k};
+  choice.threshold = arguments.threshold.value_or(choice.threshold);
+  const std::vector<LabelProbability> best = chosen_classes(labels, probabilities, choice, several);
   if (arguments.detail == "jsonl") {
     nlohmann::ordered_json classes = nlohmann::ordered_json::array();
     for (const auto& [label, probability] : best) {
@@ -126,6 +128,10 @@ int run_classify(const ClassifyArguments& arguments) {
     fail(ErrorKind::kConfig, "[classify] --pairs is for texts, ", arguments.model(), " classifies ",
          what, '.');
   };
+  if (arguments.threshold && !files.config.task->can(kFindsClasses)) {
+    fail(ErrorKind::kConfig, "[classify] --threshold is for a model of multi_label, ",
+         arguments.model(), " is of task ", files.config.task->name, '.');
+  }
   if (files.config.task->can(kLabelsWords)) {
     if (arguments.top_k != 1) {
       fail(ErrorKind::kConfig, "[classify] --top-k is for classes of whole texts, ",
@@ -159,9 +165,9 @@ void add_classify(CLI::App& app, ClassifyArguments& arguments) {
       ->check(number<int64_t>(at_least(1)))
       ->capture_default_str();
   app.add_option("--threshold", arguments.threshold,
-                 "of a model of multi_label: the classes with this probability or more")
-      ->check(number<double>(between(0, 1)))
-      ->capture_default_str();
+                 "of a model of multi_label: the classes with this probability or more (default: "
+                 "0.5)")
+      ->check(number<double>(between(0, 1)));
   add_pairs(app, arguments);
   add_detail(app, arguments.detail,
              "jsonl: classes with probabilities; of words labels, probabilities and entities");

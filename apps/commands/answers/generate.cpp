@@ -66,6 +66,9 @@ class Continuer {
   Request request(const std::string& text, int64_t line) const {
     const bool of_command_line = arguments_.prompt.has_value();
     const std::string place = of_command_line ? "the prompt" : place_of_line(line + 1);
+    if (const size_t bad = find_invalid_utf8(text); of_command_line && bad < text.size()) {
+      fail(ErrorKind::kData, "[generate] --prompt is not UTF-8 at byte ", bad + 1, '.');
+    }
     Request request{.prompt = generator_.prompt(text, place, of_command_line)};
     const std::span<const int32_t> ids = request.prompt.ids;
     filter_.read(ids.subspan(static_cast<size_t>(request.prompt.frame)), tokenizer(), line);
@@ -259,6 +262,11 @@ int run_generate(const GenerateArguments& arguments) {
   const TextModels models(arguments.models, arguments.compute.device, "generate", kContinuesText);
   if (models.reads_prefixes() && !arguments.attention.empty()) {
     fail(ErrorKind::kConfig, "[generate] --attention does not know models with prefix_lm.");
+  }
+  if (arguments.samples > 1 && !arguments.search.over(models.first().config.generation).do_sample) {
+    fail(ErrorKind::kConfig, "[generate] --samples ", arguments.samples,
+         " would be the same text each time without draws: give --do-sample, or --n-best for the "
+         "best of a beam search.");
   }
   std::optional<ChatAnswers> chat_way;
   const bool prompted = examples_of(models.first().config).prompted;

@@ -161,7 +161,9 @@ void add_score(CLI::App& app, ScoreArguments& arguments) {
                "a line is a JSON object: also the tokens, and the log-probability of each");
   add_output(app, arguments, "pairs scored at a time, with --source");
   add_attention(app, arguments);
-  for (CLI::Option* option : add_alignments(app, arguments.alignments)) option->needs(source);
+  const std::vector<CLI::Option*> alignments = add_alignments(app, arguments.alignments);
+  for (CLI::Option* option : alignments) option->needs(source);
+  alignments.back()->needs(alignments.front());  // the layer is that of the file
 }
 
 }  // namespace

@@ -354,6 +354,11 @@ int run_translate(const TranslateArguments& arguments) {
          "[translate] --terms-mode soft writes into the lines that the model reads, so that their "
          "words cannot be counted for --alignments, --attention, --markup and --copy-unknown.");
   }
+  if (arguments.alignments.layer != 0 && arguments.alignments.file.empty() && !restores) {
+    fail(ErrorKind::kConfig,
+         "[translate] --alignment-layer is for --alignments, --markup and --copy-unknown: give one "
+         "of them.");
+  }
   LineFilter filter("translate", arguments, {{"--alignments", arguments.alignments.file}},
                     {{"--prefix", arguments.prefix},
                      {"--terms", arguments.required.terms},

@@ -76,6 +76,7 @@ class ConllReader : public FilteringReader {
     };
     word_ = number(spec.tokens_column);
     tag_ = number(spec.tags_column);
+    first_ = columns_of_first_word(spec.conll);
   }
 
  protected:
@@ -92,6 +93,22 @@ class ConllReader : public FilteringReader {
   }
 
  private:
+  // Of the first line that may be no comment; 0 if there is none.
+  static size_t columns_of_first_word(const std::string& path) {
+    LineReader lines(path);
+    for (std::string line; lines.next(line);) {
+      const std::vector<std::string> columns = parts_of(line, is_space);
+      const bool other = columns.empty() || columns[0] == kDocumentStart;
+      if (!other && !columns[0].starts_with('#')) return columns.size();
+    }
+    return 0;
+  }
+
+  // "# sent_id = 5", but not "# O", a word with its tag.
+  bool is_comment(const std::vector<std::string>& columns) const {
+    return !columns.empty() && columns[0].starts_with('#') && columns.size() != first_;
+  }
+
   // Sets words_, tags_ and the place; false at the end of the file.
   bool read_sentence(TextPair& pair) {
     words_.clear();
@@ -99,12 +116,15 @@ class ConllReader : public FilteringReader {
     missing_.clear();
     while (lines_.next(line_)) {
       const std::vector<std::string> columns = parts_of(line_, is_space);
+      if (is_comment(columns)) continue;
       const bool ends = columns.empty() || columns[0] == kDocumentStart;
       if (ends && words_.empty() && missing_.empty()) continue;
       if (ends) return true;
       if (words_.empty() && missing_.empty()) pair.place = lines_.place();
-      const size_t tag = tag_ == 0 ? std::max<size_t>(columns.size(), word_ + 1) : tag_;
-      if (const size_t wanted = std::max(word_, tag); columns.size() < wanted) {
+      const size_t tag = tag_ == 0 ? std::max<size_t>(first_, word_ + 1) : tag_;
+      const size_t wanted = std::max(word_, tag);
+      // The last column of a line with others than the first one is anything.
+      if (columns.size() < wanted || (tag_ == 0 && columns.size() > wanted)) {
         if (missing_.empty()) {
           missing_ = concat(lines_.place(), ": ", columns.size(),
                             columns.size() == 1 ? " column" : " columns", ", expected ", wanted);
@@ -120,6 +140,7 @@ class ConllReader : public FilteringReader {
   LineReader lines_;
   std::string line_;
   size_t word_ = 1, tag_ = 0;  // columns from 1; 0: the last one
+  size_t first_ = 0;           // columns of the first line with a word
   std::vector<std::string> words_, tags_;
   std::string missing_;  // the first line of the sentence that lacks a column
 };

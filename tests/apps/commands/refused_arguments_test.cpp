@@ -17,7 +17,7 @@ class RefusedArguments : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = std::make_unique<TinyRunFolder>("refused");
-    for (const char* task : {"translation", "classification"}) {
+    for (const char* task : {"translation", "classification", "clm"}) {
       EXPECT_EQ(folder_->train(task, task, {"training.max_steps=5"}), 0) << folder_->messages();
     }
   }
@@ -144,6 +144,41 @@ TEST_F(RefusedArguments, KeysComeOnce) {
   EXPECT_FALSE(exists("distilled"));
   expect_refused("plan translation.yaml model.hidden_size=32 model.hidden_size=16",
                  "[plan] model.hidden_size is given twice");
+}
+
+// An option that changes nothing is told, since somebody meant something by it.
+TEST_F(RefusedArguments, OptionsHaveAnEffect) {
+  expect_refused("classify --model classification --threshold 0.9",
+                 "--threshold is for a model of multi_label, classification is of task "
+                 "classification.");
+  expect_refused("shortlist --model translation --shortlist-size 3 --output lex",
+                 "--shortlist-size is of a vmap, got --format marian");
+  EXPECT_FALSE(exists("lex"));
+  const std::string translate = "translate --model translation ";
+  expect_refused(translate + "--alignment-layer 1",
+                 "--alignment-layer is for --alignments, --markup and --copy-unknown");
+  expect_refused(translate + "--alignment-units tokens", "--alignments");
+  EXPECT_EQ(folder_->run(translate + "--alignment-layer 1 --markup xml", "ba\n").code, 0);
+  expect_refused(
+      "score --model translation --source valid.src --target valid.tgt "
+      "--alignment-layer 1",
+      "--alignments");
+  const std::string evaluate = "evaluate --hypothesis valid.src --reference valid.src ";
+  expect_refused(evaluate + "--confidence-n 9", "--confidence");
+  expect_refused(evaluate + "--paired-bs-n 9", "--paired-bs");
+  expect_refused(evaluate + "--paired-ar-n 9", "--paired-ar");
+  const std::string generate = "generate --model clm --samples 2 ";
+  expect_refused(generate + "--no-do-sample", "--samples 2 would be the same text each time");
+  expect_refused(generate + "--beam-size 2", "--samples 2 would be the same text each time");
+  EXPECT_EQ(folder_->run(generate + "--do-sample", "ba\n").code, 0);
+  expect_refused("replay clm --step 6", "[replay] clm has made 5 updates, got --step 6.");
+}
+
+TEST_F(RefusedArguments, TextsAreUtf8) {
+  folder_->write("latin", "ba\nc\xE9\n");
+  expect_refused("evaluate --hypothesis latin --reference latin", "latin:2 is not UTF-8 at byte 2.",
+                 3);
+  expect_refused("generate --model clm --prompt b\xE9", "--prompt is not UTF-8 at byte 2.", 3);
 }
 
 }  // namespace

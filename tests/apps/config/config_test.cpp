@@ -145,6 +145,25 @@ TEST_F(ConfigTest, EveryActivationHasAName) {
   }
 }
 
+// YAML would take " #3" for a comment, and drop the space.
+TEST_F(ConfigTest, AnOverrideHasAllThatTheShellGave) {
+  const auto named = [&](const std::string& value) {
+    const Config config = load_config(write(kGood), {"output_dir=" + value});
+    return std::filesystem::path(config.output_dir).filename().string();
+  };
+  EXPECT_EQ(named("nn #3"), "nn #3");
+  EXPECT_EQ(named("#3"), "#3");
+  EXPECT_EQ(named(" nn "), " nn ");
+  EXPECT_EQ(named("\"nn\" # quoted"), "nn");
+  EXPECT_THAT(error_of(kGood, {"seed=5 # five"}), testing::HasSubstr("got '5 # five'"));
+}
+
+TEST_F(ConfigTest, AFileThatIsNoTextIsNoConfig) {
+  const std::string text = kGood;
+  EXPECT_THAT(error_of(text + '\0' + text, {}),
+              testing::HasSubstr(": expected a YAML file, got one that is not text."));
+}
+
 TEST_F(ConfigTest, ResolvedTextReadsBackToTheSameConfig) {
   const Config config = load_config(
       write(kGood), {"training.learning_rate=3e-5", "model.hidden_act=gelu_tanh", "seed=77",

@@ -189,6 +189,10 @@ TEST(ForeignMeaning, AHeadIsWhatItsClassIsCalled) {
   folder.set("problem_type", nullptr);
   folder.set("id2label", {{"0", "LABEL_0"}});
   EXPECT_THAT(folder.error(), HasSubstr(one_row));
+  folder.set("id2label", {"a", "b", "c"});  // their names would be lost
+  EXPECT_THAT(folder.error(), HasSubstr("id2label must be an object of names by the classes' "
+                                        "numbers, got a list"));
+  folder.set("id2label", {{"0", "LABEL_0"}});
   const BrokenFolder images("vit");
   images.set("problem_type", "regression");
   EXPECT_THAT(images.error(), HasSubstr("problem_type is \"regression\""));

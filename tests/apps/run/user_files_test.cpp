@@ -48,6 +48,21 @@ TEST_F(UserFilesTest, AConfigInTheFolderIsNotReplaced) {
   EXPECT_EQ(train("run", few_), 0) << folder_.messages();
 }
 
+// A format on the command line takes the place of the file's, with its split: that is said.
+TEST_F(UserFilesTest, FilesThatAreLearntAndMeasuredAreTold) {
+  const auto told = [&](const std::vector<std::string>& overrides) {
+    std::vector<std::string> all = few_;
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    EXPECT_EQ(train("run", all), 0) << folder_.messages();
+    fs::remove_all(folder_.path("run"));
+    return folder_.messages().find("train.jsonl, as data.train does: its figures") <
+           folder_.messages().size();
+  };
+  EXPECT_FALSE(told({}));
+  EXPECT_TRUE(told({"data.valid.jsonl=train.jsonl"}));
+  EXPECT_TRUE(told({"data.valid.jsonl=train.jsonl", "data.valid.limit=5"}));
+}
+
 // A run inside a checkpoint would be hidden by it.
 TEST_F(UserFilesTest, ACheckpointIsNoRunFolder) {
   ASSERT_EQ(train("run", few_), 0) << folder_.messages();

@@ -68,6 +68,9 @@ TEST_F(Labelled, GivenLabelsKeepTheirNumbers) {
               HasSubstr("a.tsv:2 must have one of the labels a, b, got 'd'."));
   EXPECT_THAT(error_of(ErrorKind::kData, [&] { load("b\t\tx\nb\t\ty\n"); }),
               HasSubstr("must have two labels or more, got only 'b'."));
+  EXPECT_THAT(error_of(ErrorKind::kData, [&] { load("b\t\tx\na\n"); }),
+              AllOf(HasSubstr("must have two labels or more, got only 'b'; 2 read, 1 kept; "),
+                    HasSubstr("a.tsv:2")));
 }
 
 TEST_F(Labelled, ListsOfNamesHaveNoEmptyOnes) {

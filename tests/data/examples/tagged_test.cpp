@@ -77,7 +77,15 @@ TEST_F(Tagged, LinesOfColumnsAreWordsAndBlankLinesEndASentence) {
   EXPECT_THAT(list(corpus.tokens[0]), ElementsAre(4, 5, 6, 7, 8));
   EXPECT_EQ(corpus.counts.read, 4);
   EXPECT_EQ(corpus.counts.of(Drop::kMissingColumn), 1);
-  EXPECT_THAT(corpus.counts.summary(), HasSubstr("a.conll:11: 1 column, expected 2"));
+  EXPECT_THAT(corpus.counts.summary(), HasSubstr("a.conll:11: 1 column, expected 4"));
+}
+
+// The last column of other lines is no tag: of comments, and of words with white space.
+TEST_F(Tagged, LinesWithOtherColumnsAreCommentsOrDropped) {
+  const auto corpus = load(
+      conll("# id = 1\n# text = ab c\nab O\n# O\n#x B-A\n\n#\nd O\n\nnew york B-A\nd O\n\ne O\n"));
+  EXPECT_THAT(words_of(corpus), ElementsAre("0/O -1/O 2/B-A", "0/O", "0/O"));
+  EXPECT_THAT(corpus.counts.summary(), HasSubstr("a.conll:10: 3 columns, expected 2"));
 }
 
 TEST_F(Tagged, ColumnsAreChosenByNumbers) {
