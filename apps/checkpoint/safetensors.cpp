@@ -112,6 +112,11 @@ std::vector<StoredTensor> parse_header(const ByteSource& file) {
   }
   unsigned char prefix[8];
   file.read(0, prefix, sizeof prefix);
+  if (std::string_view(reinterpret_cast<const char*>(prefix), sizeof prefix) == "version ") {
+    broken_safetensors(name,
+                       "it is the pointer that Git keeps in place of a large file: fetch the "
+                       "file itself (git lfs pull).");
+  }
   uint64_t length = 0;
   for (int i = 0; i < 8; ++i) length |= static_cast<uint64_t>(prefix[i]) << (8 * i);
   if (length > kMaxHeaderBytes) {

@@ -1,5 +1,6 @@
 // tapestry import and tapestry export: models of other systems, and folders for them.
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "apps/checkpoint/file_names.h"
@@ -7,6 +8,7 @@
 #include "apps/commands/command.h"
 #include "apps/commands/options.h"
 #include "apps/interop/architectures/architectures.h"
+#include "apps/interop/architectures/tensor_names.h"
 #include "apps/interop/export_formats.h"
 #include "apps/interop/huggingface_import.h"
 #include "apps/interop/peft/peft.h"
@@ -33,6 +35,8 @@ struct ExportArguments {
 int run_import(const ImportArguments& arguments) {
   refuse_existing(arguments.output);
   if (!interop::is_foreign_model(arguments.folder)) {
+    const std::string config = arguments.folder + "/" + kConfigFile;
+    if (std::filesystem::is_regular_file(config)) interop::read_json(config);  // says what it is
     fail(
         ErrorKind::kData, "[import] ", arguments.folder,
         " must be a folder with a config.json that has a model_type, or an adapter_config.json, or "

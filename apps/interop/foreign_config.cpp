@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <regex>
 #include <set>
 
 #include "apps/config/sections.h"
@@ -46,6 +47,32 @@ Json given(const Json& theirs, const char* key, const char* fallback) {
   return found == theirs.end() || found->is_null() ? Json::parse(fallback) : *found;
 }
 
+// Of a row, null means the class's default, but for heads of keys and values: as many as of
+// queries.
+Json given(const Json& theirs, const KeyRow& row) {
+  const auto found = theirs.find(row.theirs);
+  const bool heads = std::string_view(row.ours) == "num_key_value_heads";
+  return heads && found != theirs.end() ? *found : given(theirs, row.theirs, row.fallback);
+}
+
+// What the classes of decoders may say, and ours are.
+constexpr FixedKey kOfDecoders[] = {{"is_causal", "true", "true"}};
+
+// A class without kinds of layers has but one.
+void check_layer_types(const Architecture& architecture, const Json& theirs, Reasons& reasons) {
+  const bool has_kinds = std::ranges::any_of(
+      architecture.carried, [](const char* key) { return std::string_view(key) == "layer_types"; });
+  const Json types = theirs.value("layer_types", Json());
+  if (has_kinds || types.is_null()) return;
+  const Json layers = theirs.value("num_hidden_layers", Json());
+  const bool plain =
+      types.is_array() && types.size() == layers &&
+      std::ranges::all_of(types, [](const Json& type) { return type == "full_attention"; });
+  if (plain) return;
+  reasons.push_back(concat("layer_types is ", types.dump(), ", ", architecture.name,
+                           " has full_attention in each of its layers"));
+}
+
 // Our value for their value of one row; null if ours has a default of its own.
 Json converted(const Architecture& architecture, const KeyRow& row, const Json& value,
                Reasons& reasons) {
@@ -70,6 +97,26 @@ Json converted(const Architecture& architecture, const KeyRow& row, const Json& 
 
 }  // namespace
 
+std::string in_their_words(const std::string& message, const std::string& path,
+                           const Architecture& architecture) {
+  static const std::regex kPlace(R"(:\d+:\d+: )");
+  std::string text = message;
+  for (size_t at; (at = text.find(path + ":")) != std::string::npos;) {
+    std::smatch place;
+    const std::string rest = text.substr(at + path.size());
+    const bool found = std::regex_search(rest, place, kPlace) && place.position() == 0;
+    text = text.substr(0, at) + (found ? place.suffix().str() : rest);
+  }
+  for (const KeyRow& row : architecture.keys) {
+    const std::string ours = concat("'model.", row.ours, '\'');
+    if (const size_t at = text.find(ours); at != std::string::npos) {
+      text.replace(at, ours.size(), concat('\'', row.theirs, '\''));
+    }
+  }
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
 int64_t number_of(const Json& theirs, const char* key, int64_t fallback, Reasons& reasons) {
   const auto found = theirs.find(key);
   if (found == theirs.end() || found->is_null()) return fallback;
@@ -83,8 +130,7 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
   for (const FixedOption& option : architecture.options) model[option.key] = parsed(option.value);
   std::map<std::string, const KeyRow*> from;  // our key
   for (const KeyRow& row : architecture.keys) {
-    const Json value =
-        converted(architecture, row, given(theirs, row.theirs, row.fallback), reasons);
+    const Json value = converted(architecture, row, given(theirs, row), reasons);
     if (value.is_null()) continue;
     const auto [other, first] = from.emplace(row.ours, &row);
     if (first) {
@@ -99,10 +145,17 @@ Json our_model(const Architecture& architecture, const Json& theirs, Reasons& re
     reasons.push_back(concat("hidden_act is ", model["hidden_act"].dump(), ", its head has a ",
                              architecture.only_activation, ": ours are one"));
   }
-  for (const FixedKey& fixed : architecture.fixed) {
-    const Json value = given(theirs, fixed.key, fixed.fallback);
-    if (value == Json::parse(fixed.value)) continue;
-    reasons.push_back(concat(fixed.key, " is ", value.dump(), ", Tapestry has ", fixed.value));
+  const auto check_fixed = [&](std::span<const FixedKey> keys) {
+    for (const FixedKey& fixed : keys) {
+      const Json value = given(theirs, fixed.key, fixed.fallback);
+      if (value == Json::parse(fixed.value)) continue;
+      reasons.push_back(concat(fixed.key, " is ", value.dump(), ", Tapestry has ", fixed.value));
+    }
+  };
+  check_fixed(architecture.fixed);
+  if (architecture.type == ModelType::kDecoder) {
+    check_fixed(kOfDecoders);
+    check_layer_types(architecture, theirs, reasons);
   }
   const bool images = architecture.type == ModelType::kVit;
   const Config usual =
@@ -220,6 +273,11 @@ Reasons misfits(const Architecture& architecture, const Config& config) {
     refuse("attention_bias", "qkv");
   }
   if (architecture.refuse_more != nullptr) architecture.refuse_more(config, reasons);
+  const bool rotates_all =
+      std::ranges::find(model.layer_types, LayerType::kNope) == model.layer_types.end();
+  if (!rotates_all && carries(architecture, "layer_types") && !architecture.has_nope) {
+    refuse("layer_types", name_of(LayerType::kNope));
+  }
   const bool pairs = model.position_embedding == PositionEmbedding::kRope &&
                      model.rope_layout == RopeLayout::kInterleaved;
   const RopeScaling& scaling = model.rope_scaling;

@@ -47,6 +47,11 @@ Reasons features_beside(std::span<const char* const> known, const Config& config
 /// table itself and unties the classifier.
 bool folds_scale(const Architecture& architecture, const Config& config);
 
+/// An error of our config without the places in it, which nobody sees (`path` is the name that they
+/// have), and with the names of their keys.
+std::string in_their_words(const std::string& message, const std::string& path,
+                           const Architecture& architecture);
+
 /// The number of a key, or `fallback` if it is absent or null; adds a reason if it is not a number.
 int64_t number_of(const Json& theirs, const char* key, int64_t fallback, Reasons& reasons);
 

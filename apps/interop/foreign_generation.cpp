@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
+#include "apps/config/search_overrides.h"
 #include "apps/interop/architectures/tensor_names.h"
 
 namespace tapestry::interop {
@@ -49,7 +51,13 @@ constexpr SearchRow kUnknown[] = {
     {"watermarking_config", "null"},
     {"renormalize_logits", "false"},
     {"max_time", "null"},
+    {"top_h", "null"},
+    {"dola_layers", "null"},
+    {"token_healing", "false"},
+    {"num_return_sequences", "1"},
 };
+constexpr SearchRow kUnknownOfDecoders[] = {{"forced_bos_token_id", "null"},
+                                            {"forced_eos_token_id", "null"}};
 
 bool is_whole(const SearchRow& row) { return Json::parse(row.fallback).is_number_integer(); }
 
@@ -67,6 +75,18 @@ Json stored_or(const Json& theirs, const char* key, const char* fallback) {
 void forget_padding(const Json& theirs, Json& words) {
   const Json padding = Json::array({stored_or(theirs, "pad_token_id", "null")});
   words.erase(std::remove(words.begin(), words.end(), padding), words.end());
+}
+
+// True if searches here take that value.
+bool is_in_bounds(const char* key, const Json& value) {
+  try {
+    SearchOptions greedy;
+    greedy.num_beams = 1;
+    override_search(greedy, {{.option = key, .key = key, .value = value.dump()}}).validate();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 // The value in the form of flat_keys().
@@ -98,22 +118,27 @@ Json our_generation(const Json& theirs, ModelType type, Reasons& notes) {
     }
     ours[row.key] = value;
   }
-  for (const SearchRow& row : kUnknown) {
-    Json value = stored_or(theirs, row.key, row.fallback);
-    if (std::string_view(row.key) == "bad_words_ids" && value.is_array())
-      forget_padding(theirs, value);
-    const bool off = value == Json::parse(row.fallback) || (value.is_array() && value.empty());
-    if (off) continue;
-    notes.push_back(concat(row.key, " is ", value.dump(), ", which searches here do not know."));
-  }
+  const auto tell_unknown = [&](std::span<const SearchRow> rows) {
+    for (const SearchRow& row : rows) {
+      Json value = stored_or(theirs, row.key, row.fallback);
+      if (std::string_view(row.key) == "bad_words_ids" && value.is_array())
+        forget_padding(theirs, value);
+      const bool off = value == Json::parse(row.fallback) || (value.is_array() && value.empty());
+      if (off) continue;
+      notes.push_back(concat(row.key, " is ", value.dump(), ", which searches here do not know."));
+    }
+  };
+  tell_unknown(kUnknown);
+  if (type == ModelType::kDecoder) tell_unknown(kUnknownOfDecoders);
   const Json stopping = stored_or(theirs, "early_stopping", "false");
   if (!stopping.is_boolean() && stopping != "never") {
     notes.push_back(concat("early_stopping is ", stopping.dump(), ", it becomes false."));
   }
   ours["early_stopping"] = stopping == "never" ? "never" : stopping == true ? "true" : "false";
-  if (ours["temperature"] <= 0) {  // greedy, as others write it
+  if (ours["temperature"] <= 0 || ours["top_p"] <= 0) {  // greedy, as others write it
     ours["do_sample"] = false;
-    ours["temperature"] = 1.0;
+    if (ours["temperature"] <= 0) ours["temperature"] = 1.0;
+    if (ours["top_p"] <= 0) ours["top_p"] = 1.0;
   }
   if (ours["do_sample"] == true && ours["num_beams"] > 1) {
     notes.push_back(concat("num_beams is ", ours["num_beams"].dump(),
@@ -127,6 +152,12 @@ Json our_generation(const Json& theirs, ModelType type, Reasons& notes) {
   };
   keep_above("length_penalty", 0, 0.0);
   keep_above("top_k", 0, 0);
+  for (const SearchRow& row : kRows) {
+    if (is_in_bounds(row.key, ours[row.key])) continue;
+    notes.push_back(
+        concat(row.key, " is ", ours[row.key].dump(), ", it becomes ", row.fallback, '.'));
+    ours[row.key] = Json::parse(row.fallback);
+  }
   // Their limits count the decoder's first token. A causal model's would count the prompt.
   if (type == ModelType::kEncoderDecoder) {
     const Json longest = stored_or(theirs, "max_length", "0"),
@@ -141,6 +172,14 @@ Json our_generation(const Json& theirs, ModelType type, Reasons& notes) {
     }
     if (ours["min_new_tokens"] == 0 && shortest.is_number_integer() && shortest > 1) {
       ours["min_new_tokens"] = shortest.get<int64_t>() - 1;
+    }
+  } else {
+    for (const auto& [key, usual] : {std::pair{"max_length", "20"}, std::pair{"min_length", "0"}}) {
+      const Json value = stored_or(theirs, key, usual);
+      if (value == Json::parse(usual)) continue;
+      notes.push_back(concat(key, " is ", value.dump(), ", which counts the prompt, too: not kept ",
+                             "(generation.", key == std::string("max_length") ? "max" : "min",
+                             "_new_tokens count what is written)."));
     }
   }
   return ours;

@@ -60,6 +60,7 @@ Json data_of(const Folder& folder, const TaskKind& task, const Json& labels, con
   const Json positions = model.value("max_position_embeddings", Json());
   if (positions.is_number_integer()) {
     const auto most = positions.get<int64_t>();
+    if (most < 1) reasons.push_back(concat("the model has ", most, " positions"));
     const bool blocks = task.usual().joined;
     const int64_t usual = blocks ? DataOptions().block_size : CorpusOptions().max_length;
     int64_t longest = std::min(usual, most);
@@ -156,9 +157,8 @@ std::optional<Config> our_config(const Folder& folder, const TaskKind& task, boo
           " is.");
     return read;
   } catch (const Error& error) {
-    std::string message = error.what();
-    if (message.ends_with('.')) message.pop_back();
-    if (reasons.empty()) reasons.push_back(message);  // else it may follow from them
+    // Else it may follow from them.
+    if (reasons.empty()) reasons.push_back(in_their_words(error.what(), folder.path, architecture));
     return std::nullopt;
   }
 }
@@ -357,7 +357,7 @@ ImportedModel import_model(const Folder& folder) {
                          [pair, layout, dtype = config.dtype, reader = folder.reader] {
                            return to_ours(pair, layout, dtype,
                                           [&](const std::string& name, const Tensor& into) {
-                                            reader.read(name, into);
+                                            read_finite(reader, name, into);
                                           });
                          });
     if (!keeps_rows(pair, layout)) return;

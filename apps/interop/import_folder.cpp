@@ -62,6 +62,27 @@ std::vector<int64_t> ids_of(const Json& theirs, const char* key) {
   return ids;
 }
 
+// An id of another type, or an end that no row of the model has, would be lost without a word.
+void check_special_ids(const Json& theirs, int64_t rows, Reasons& reasons, Reasons& notes) {
+  for (const char* key : {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id",
+                          "forced_bos_token_id"}) {
+    const auto found = theirs.find(key);
+    if (found == theirs.end() || found->is_null()) continue;
+    const Json ids = found->is_array() ? *found : Json::array({*found});
+    const bool whole =
+        std::ranges::all_of(ids, [](const Json& id) { return id.is_number_integer(); });
+    if (!whole || ids.empty()) {
+      reasons.push_back(concat(key, " is ", found->dump(), ", expected an id or a list of ids"));
+      continue;
+    }
+    const bool lost = std::ranges::none_of(ids, [&](const Json& id) { return id < rows; });
+    if (lost && std::string_view(key) == "eos_token_id") {
+      notes.push_back(concat(key, " is ", found->dump(), ", the model has ", rows,
+                             " rows: the tokenizer's end counts."));
+    }
+  }
+}
+
 // Special ids that releases have in one file or the other.
 void add_generation(const Json& generation, ModelType type, Json& theirs) {
   const char* const first = "forced_bos_token_id";
@@ -220,6 +241,14 @@ ImportedFolder import_folder(const std::string& path, const std::string& base) {
     return imported;
   }
   Json theirs = config_with_defaults(folder);
+  Reasons odd;
+  const Json said = read_json(folder + "/" + kConfigFile);
+  const Json generation = read_generation(folder, said);
+  for (const Json* file : {&said, &generation}) {
+    if (file == &generation && generation == said) continue;
+    check_special_ids(*file, model.counts.target_vocab, odd, model.notes);
+  }
+  if (!odd.empty()) refuse(folder, odd);
   add_generation(read_generation(folder, theirs), model.config.model_type, theirs);
   imported.tokenizers = find_tokenizers(folder, model.counts, theirs, model.notes);
   Reasons reasons;

@@ -286,6 +286,11 @@ std::string read_huggingface(const std::string& path, const HuggingFaceHints& hi
                              : given.has_parent_path() ? given.parent_path().string()
                                                        : ".";
   const NamedTokens names(folder, hints.model_type);
+  if (names.config().value("split_special_tokens", Json()) == true) {
+    fail(ErrorKind::kData, "[tokenizer] ", folder,
+         "/tokenizer_config.json: split_special_tokens is "
+         "true: texts there have no special tokens, and here '</s>' in a text would be one.");
+  }
   std::string file = fs::is_directory(given) ? tokenizer_of(folder, names) : read_file(path);
   Json tokenizer = parse_tokenizer_object(file, path);
   // A checkpoint of ours knows its ids.

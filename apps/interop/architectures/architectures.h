@@ -103,6 +103,7 @@ struct Architecture {
   bool writes_sinusoids = false;
   /// Keys of our `model` section that the code below looks after, beside is_carried_otherwise().
   std::vector<const char*> carried = {};
+  bool has_nope = false;   ///< with layer_types: layers without positions
   bool may_untie = false;  ///< one table for both sides, and perhaps another in the classifier
   /// Code for what the tables cannot express.
   void (*read_more)(const Json& theirs, Json& model, Reasons& reasons) = nullptr;

@@ -86,7 +86,9 @@ Json factor_of(const Json& theirs, const Json& scaling, const Json& original) {
 void read_llama3(const Json&, const Json& scaling, Json& ours, Reasons& reasons) {
   for (const char* key :
        {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
-    if (!scaling.contains(key)) reasons.push_back(concat("rope_parameters lacks ", key));
+    if (value_of(scaling, key, Json()).is_null()) {
+      reasons.push_back(concat("rope_parameters lacks ", key));
+    }
     ours[key] = value_of(scaling, key, Json(1));
   }
 }
@@ -98,12 +100,22 @@ void read_dynamic(const Json& theirs, const Json&, Json& ours, Reasons&) {
   ours["original_max_position_embeddings"] = value_of(theirs, "max_position_embeddings", Json(0));
 }
 
+// Ours has 0 for the factor that follows from the others.
+void read_attention_factor(const Json& scaling, const Json& otherwise, Json& ours,
+                           Reasons& reasons) {
+  const Json factor = value_of(scaling, "attention_factor", otherwise);
+  if (!factor.is_null() && !is_positive(factor)) {
+    reasons.push_back(concat("attention_factor is ", factor.dump(), ", expected a number above 0"));
+  }
+  ours["attention_factor"] = factor.is_null() ? Json(0) : factor;
+}
+
 // The quotient of two scales that DeepSeek's files have is an attention factor.
 double yarn_scale(double factor, double share) {
   return factor <= 1 ? 1 : 0.1 * share * std::log(factor) + 1;
 }
 
-void read_yarn(const Json& theirs, const Json& scaling, Json& ours, Reasons&) {
+void read_yarn(const Json& theirs, const Json& scaling, Json& ours, Reasons& reasons) {
   const Json original = original_positions(theirs, scaling);
   ours["original_max_position_embeddings"] = original;
   ours["factor"] = factor_of(theirs, scaling, original);
@@ -112,19 +124,19 @@ void read_yarn(const Json& theirs, const Json& scaling, Json& ours, Reasons&) {
   ours["truncate"] = value_of(scaling, "truncate", Json(true));
   const Json some = value_of(scaling, "mscale", Json(0)),
              all = value_of(scaling, "mscale_all_dim", Json(0));
-  Json factor = value_of(scaling, "attention_factor", Json());
-  if (factor.is_null() && is_positive(some) && is_positive(all) && is_positive(ours["factor"])) {
+  Json factor;
+  if (is_positive(some) && is_positive(all) && is_positive(ours["factor"])) {
     const double by = ours["factor"].get<double>();
     factor = yarn_scale(by, some.get<double>()) / yarn_scale(by, all.get<double>());
   }
-  ours["attention_factor"] = factor.is_null() ? Json(0) : factor;
+  read_attention_factor(scaling, factor, ours, reasons);
 }
 
 void read_longrope(const Json& theirs, const Json& scaling, Json& ours, Reasons& reasons) {
   const Json original = original_positions(theirs, scaling);
   ours["original_max_position_embeddings"] = original;
   ours["factor"] = factor_of(theirs, scaling, original);
-  ours["attention_factor"] = value_of(scaling, "attention_factor", Json(0));
+  read_attention_factor(scaling, Json(), ours, reasons);
   for (const char* key : {"short_factor", "long_factor"}) {
     ours[key] = value_of(scaling, key, Json::array());
     if (!ours[key].is_array() || ours[key].empty()) {
@@ -145,15 +157,19 @@ constexpr RopeRow kRopeRows[] = {{"linear", read_linear},
 
 }  // namespace
 
-void read_rope(const Json& theirs, Json& model, Reasons& reasons) {
-  const Json parameters = value_of(theirs, "rope_parameters", Json::object());
-  const Json scaling = value_of(theirs, "rope_scaling", parameters);
-  if (!parameters.is_object() || !scaling.is_object()) {
+Json rope_object(const Json& theirs) {
+  const Json scaling = value_of(theirs, "rope_scaling", Json());
+  const bool has_none = scaling.is_null() || (scaling.is_object() && scaling.empty());
+  return has_none ? value_of(theirs, "rope_parameters", Json::object()) : scaling;
+}
+
+void read_rope(const Json& theirs, Json& model, Reasons& reasons, double usual) {
+  const Json scaling = rope_object(theirs);
+  if (!scaling.is_object()) {
     reasons.emplace_back("rope_parameters and rope_scaling must be objects");
     return;
   }
-  model["rope_theta"] =
-      value_of(parameters, "rope_theta", value_of(theirs, "rope_theta", Json(10000.0)));
+  model["rope_theta"] = value_of(scaling, "rope_theta", value_of(theirs, "rope_theta", usual));
   model["rope_layout"] = "half";
   model["rope_scaling"] = {{"type", "none"}};
   const Json type = value_of(scaling, "rope_type", value_of(scaling, "type", Json("default")));
@@ -166,7 +182,12 @@ void read_rope(const Json& theirs, Json& model, Reasons& reasons) {
     known += concat(", ", row.type);
     if (type != row.type) continue;
     row.read(whole, scaling, ours, reasons);
-    if (!is_positive(ours["factor"])) reasons.emplace_back("rope_parameters lacks factor");
+    if (const Json& factor = ours["factor"]; factor.is_null()) {
+      reasons.emplace_back("rope_parameters lacks factor");
+    } else if (!is_positive(factor)) {
+      reasons.push_back(
+          concat("factor of rope_parameters is ", factor.dump(), ", expected a number above 0"));
+    }
     model["rope_scaling"] = ours;
     return;
   }
@@ -175,7 +196,7 @@ void read_rope(const Json& theirs, Json& model, Reasons& reasons) {
 
 void read_rotary_share(const Json& theirs, double usual, Json& model, Reasons& reasons,
                        const char* older) {
-  const Json parameters = value_of(theirs, "rope_parameters", Json::object());
+  const Json parameters = rope_object(theirs);
   if (!parameters.is_object()) return;  // read_rope() says so
   const Json share = value_of(parameters, "partial_rotary_factor", value_of(theirs, older, usual));
   if (!share.is_number()) {

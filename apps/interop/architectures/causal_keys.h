@@ -56,8 +56,11 @@ Architecture of_llama_family(Architecture one);
 /// The member, or the fallback for one that is absent or null.
 Json value_of(const Json& object, const char* key, const Json& fallback);
 
-/// rope_parameters, or the older rope_theta beside a rope_scaling that may be null.
-void read_rope(const Json& theirs, Json& model, Reasons& reasons);
+/// What says how a config rotates: rope_scaling if it has one, else rope_parameters, of which the
+/// former then takes the whole place; {} if it has neither.
+Json rope_object(const Json& theirs);
+/// That object, and what older files have beside it; rope_theta is `usual` if nothing says it.
+void read_rope(const Json& theirs, Json& model, Reasons& reasons, double usual = 10000);
 /// The same as new and old releases read it, and head_dim.
 void write_rope(const ModelOptions& model, Json& theirs);
 /// rope_parameters of one kind of layers.

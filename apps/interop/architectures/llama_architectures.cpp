@@ -54,6 +54,10 @@ void read_mistral(const Json& theirs, Json& model, Reasons& reasons) {
   read_head_size(theirs, nullptr, model, reasons);
   const auto found = theirs.find("sliding_window");
   const Json window = found == theirs.end() ? Json(4096) : *found;
+  if (!value_of(theirs, "layer_types", Json()).is_null()) {  // then it is their class ministral
+    return read_windows(
+        theirs, [](int64_t) { return true; }, window, model, reasons);
+  }
   if (!window.is_null() && !window.is_number_integer()) {
     reasons.push_back(concat("sliding_window is ", window.dump(), ", expected an integer or null"));
     return;
@@ -66,6 +70,7 @@ void write_mistral(const ModelFacts& facts, Json& theirs) {
   write_rope(model, theirs);
   theirs["sliding_window"] =
       model.attention_window > 0 ? Json(model.attention_window) : Json(nullptr);
+  if (!model.layer_types.empty()) write_windows(model, theirs);
 }
 
 void read_qwen2(const Json& theirs, Json& model, Reasons& reasons) {
@@ -178,15 +183,16 @@ extern const Architecture kLlama = of_llama_family({.name = "llama",
                                                     .read_more = read_llama,
                                                     .write_more = write_llama});
 
-extern const Architecture kMistral = of_llama_family({.name = "mistral",
-                                                      .classes = {{"clm", "MistralForCausalLM"}},
-                                                      .headless = "MistralModel",
-                                                      .keys = kMistralKeys,
-                                                      .options = kMistralOptions,
-                                                      .ids = kLlamaIds,
-                                                      .carried = {"head_size", "attention_window"},
-                                                      .read_more = read_mistral,
-                                                      .write_more = write_mistral});
+extern const Architecture kMistral =
+    of_llama_family({.name = "mistral",
+                     .classes = {{"clm", "MistralForCausalLM"}},
+                     .headless = "MistralModel",
+                     .keys = kMistralKeys,
+                     .options = kMistralOptions,
+                     .ids = kLlamaIds,
+                     .carried = {"head_size", "attention_window", "layer_types"},
+                     .read_more = read_mistral,
+                     .write_more = write_mistral});
 
 extern const Architecture kQwen2 =
     of_llama_family({.name = "qwen2",

@@ -200,9 +200,7 @@ constexpr TensorRow kCohereTensors[] = {
 };
 
 void read_cohere_rope(const Json& theirs, double theta, Json& model, Reasons& reasons) {
-  Json all = theirs;
-  all["rope_theta"] = value_of(theirs, "rope_theta", theta);
-  read_rope(all, model, reasons);
+  read_rope(theirs, model, reasons, theta);
   model["rope_layout"] = "interleaved";
   read_attention_bias(theirs, model);
 }
@@ -317,6 +315,7 @@ extern const Architecture kCohere2 =
                .headless = "Cohere2Model",
                .ids = kCohereIds,
                .carried = {"attention_bias", "attention_window", "layer_types"},
+               .has_nope = true,
                .read_more = read_cohere2,
                .write_more = write_cohere2,
                .refuse_more = refuse_cohere2});

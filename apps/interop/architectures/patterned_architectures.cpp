@@ -78,6 +78,12 @@ void read_gemma(const Json& theirs, Json& model, Reasons& reasons) {
   read_attention_bias(theirs, model);
 }
 
+// The first releases say gelu, and mean its approximation, which the class takes it for.
+void read_gemma1(const Json& theirs, Json& model, Reasons& reasons) {
+  if (theirs.value("hidden_act", Json()) == "gelu") model["hidden_act"] = "geglu_tanh";
+  read_gemma(theirs, model, reasons);
+}
+
 // Of their two names for one function, the one that Gemma's files have.
 void write_activation(const char* key, Json& theirs) {
   if (theirs.value(key, "") == "gelu_new") theirs[key] = "gelu_pytorch_tanh";
@@ -85,6 +91,7 @@ void write_activation(const char* key, Json& theirs) {
 
 void write_gemma(const ModelFacts& facts, Json& theirs) {
   write_activation("hidden_act", theirs);
+  if (theirs.value("hidden_act", "") == "gelu") theirs["hidden_act"] = "gelu_python";
   write_rope(facts.config.model, theirs);
   theirs["attention_bias"] = facts.config.model.has_query_bias();
 }
@@ -124,10 +131,23 @@ void read_scale(const Json& theirs, Json& model, Reasons& reasons) {
   model["attention_scale"] = scalar == size ? 0 : 1 / std::sqrt(scalar.get<double>());
 }
 
-void write_scale(const ModelOptions& model, Json& theirs) {
+// 1 / attention_scale^2, to the last digit that a double keeps.
+double scalar_of(const ModelOptions& model) {
   const double scale = model.attention_scale;
-  theirs["query_pre_attn_scalar"] =
-      scale == 0 ? Json(model.chosen_head_size()) : Json(std::round(1e6 / (scale * scale)) / 1e6);
+  if (scale == 0) return static_cast<double>(model.chosen_head_size());
+  return std::round(1e6 / (scale * scale)) / 1e6;
+}
+
+// The classes take integers only.
+void write_scale(const ModelOptions& model, Json& theirs) {
+  theirs["query_pre_attn_scalar"] = static_cast<int64_t>(std::round(scalar_of(model)));
+}
+
+void refuse_scale(const Config& config, Reasons& reasons) {
+  const double scalar = scalar_of(config.model);
+  if (scalar == std::round(scalar)) return;
+  reasons.push_back(concat("model.attention_scale: ", config.model.attention_scale,
+                           " has no place in query_pre_attn_scalar, which is an integer"));
 }
 
 // Without layer_types every other layer has a window, the first one, too.
@@ -150,7 +170,8 @@ void write_gemma2(const ModelFacts& facts, Json& theirs) {
   write_scale(model, theirs);
 }
 
-// Files of today have rope_parameters for each kind of layers; older ones rope_local_base_freq.
+// Files of today have rope_parameters for each kind of layers; older ones rope_local_base_freq, and
+// a rope_scaling of the layers that see all.
 void read_gemma3(const Json& theirs, Json& model, Reasons& reasons) {
   // Files without layer_types have the older sliding_window_pattern, or the class's.
   const int64_t pattern = number_of(theirs, "sliding_window_pattern", 6, reasons);
@@ -160,21 +181,35 @@ void read_gemma3(const Json& theirs, Json& model, Reasons& reasons) {
   read_head_size(theirs, 256, model, reasons);
   read_attention_bias(theirs, model);
   const Json parameters = value_of(theirs, "rope_parameters", Json::object());
-  Json full = theirs, local = value_of(theirs, "rope_local_base_freq", 10000.0);
-  if (parameters.contains("full_attention")) {
-    full["rope_parameters"] = parameters["full_attention"];
-    const Json window = value_of(parameters, "sliding_attention", Json::object());
-    local = value_of(window, "rope_theta", local);
-    if (const Json type = value_of(window, "rope_type", "default"); type != "default") {
-      reasons.push_back(concat("rope_type ", type.dump(),
-                               " of sliding_attention: ours scale full_attention only"));
-    }
-  } else if (!theirs.contains("rope_theta")) {
-    full["rope_theta"] = 1000000.0;
+  Json full = value_of(parameters, "full_attention", Json::object());
+  const Json window = value_of(parameters, "sliding_attention", Json::object());
+  const Json scaling = value_of(theirs, "rope_scaling", Json::object());
+  for (const auto& [key, value] : parameters.items()) {
+    if (key == "full_attention" || key == "sliding_attention") continue;
+    reasons.push_back(
+        concat("rope_parameters has ", key, ", expected full_attention and sliding_attention"));
   }
-  read_rope(full, model, reasons);
+  if (!full.is_object() || !window.is_object() || !scaling.is_object()) {
+    reasons.emplace_back("rope_parameters and rope_scaling must be objects");
+    return;
+  }
+  full.update(scaling);
+  const Json local =
+      value_of(window, "rope_theta", value_of(theirs, "rope_local_base_freq", 10000.0));
+  if (const Json type = value_of(window, "rope_type", "default"); type != "default") {
+    reasons.push_back(
+        concat("rope_type ", type.dump(), " of sliding_attention: ours scale full_attention only"));
+  }
+  Json one = theirs;
+  one.erase("rope_scaling");
+  one["rope_parameters"] = full;
+  read_rope(one, model, reasons, 1000000);
   if (model.value("attention_window", Json(0)) != 0) model["window_rope_theta"] = local;
-  read_softcaps(theirs, nullptr, nullptr, model, reasons);
+  read_softcap(theirs, "final_logit_softcapping", nullptr, "logit_softcap", model, reasons);
+  if (const Json cap = value_of(theirs, "attn_logit_softcapping", Json()); !cap.is_null()) {
+    reasons.push_back(concat("attn_logit_softcapping is ", cap.dump(),
+                             ": the class has it, and computes without; expected null"));
+  }
   read_scale(theirs, model, reasons);
 }
 
@@ -208,11 +243,7 @@ void write_olmo2(const ModelFacts& facts, Json& theirs) {
 // no_rope_layers has 0 for each layer without positions; without it every no_rope_layer_interval-th
 // has none.
 void read_smollm3(const Json& theirs, Json& model, Reasons& reasons) {
-  Json all = theirs;
-  if (!theirs.contains("rope_parameters") && !theirs.contains("rope_theta")) {
-    all["rope_theta"] = 2000000.0;
-  }
-  read_rope(all, model, reasons);
+  read_rope(theirs, model, reasons, 2000000);
   read_head_size(theirs, nullptr, model, reasons);
   model["bias"] = value_of(theirs, "mlp_bias", false);
   read_attention_bias(theirs, model);
@@ -263,7 +294,7 @@ extern const Architecture kGemma = of_llama_family({.name = "gemma",
                                                     .options = kGemmaOptions,
                                                     .ids = kGemmaIds,
                                                     .carried = {"head_size", "attention_bias"},
-                                                    .read_more = read_gemma,
+                                                    .read_more = read_gemma1,
                                                     .write_more = write_gemma});
 
 extern const Architecture kGemma2 =
@@ -277,20 +308,22 @@ extern const Architecture kGemma2 =
                      .carried = {"head_size", "attention_bias", "attention_window", "layer_types",
                                  "attention_scale", "attention_softcap", "logit_softcap"},
                      .read_more = read_gemma2,
-                     .write_more = write_gemma2});
+                     .write_more = write_gemma2,
+                     .refuse_more = refuse_scale});
 
-extern const Architecture kGemma3 = of_llama_family(
-    {.name = "gemma3_text",
-     .classes = {{"clm", "Gemma3ForCausalLM"}},
-     .headless = "Gemma3TextModel",
-     .keys = kGemma3Keys,
-     .fixed = kBothWays,
-     .options = kGemma3Options,
-     .ids = kGemma3Ids,
-     .carried = {"head_size", "attention_bias", "attention_window", "layer_types",
-                 "window_rope_theta", "attention_scale", "attention_softcap", "logit_softcap"},
-     .read_more = read_gemma3,
-     .write_more = write_gemma3});
+extern const Architecture kGemma3 =
+    of_llama_family({.name = "gemma3_text",
+                     .classes = {{"clm", "Gemma3ForCausalLM"}},
+                     .headless = "Gemma3TextModel",
+                     .keys = kGemma3Keys,
+                     .fixed = kBothWays,
+                     .options = kGemma3Options,
+                     .ids = kGemma3Ids,
+                     .carried = {"head_size", "attention_bias", "attention_window", "layer_types",
+                                 "window_rope_theta", "attention_scale", "logit_softcap"},
+                     .read_more = read_gemma3,
+                     .write_more = write_gemma3,
+                     .refuse_more = refuse_scale});
 
 extern const Architecture kOlmo2 = of_llama_family({.name = "olmo2",
                                                     .classes = {{"clm", "Olmo2ForCausalLM"}},
@@ -311,6 +344,7 @@ extern const Architecture kSmolLm3 =
                      .options = kSmolLm3Options,
                      .ids = kSmolLm3Ids,
                      .carried = {"head_size", "attention_bias", "layer_types"},
+                     .has_nope = true,
                      .read_more = read_smollm3,
                      .write_more = write_smollm3});
 

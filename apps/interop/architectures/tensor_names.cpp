@@ -51,7 +51,15 @@ std::string todays_spelling(const Architecture& architecture, std::string name) 
 }
 
 Json read_json(const std::string& path) {
-  Json json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  const std::string text = read_file(path);
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    const auto end = text.begin() + static_cast<int64_t>(std::min(error.byte, text.size()));
+    fail(ErrorKind::kData, "[import] ", path, ':', 1 + std::count(text.begin(), end, '\n'),
+         ": is no JSON.");
+  }
   if (!json.is_object()) fail(ErrorKind::kData, "[import] ", path, " is not a JSON object.");
   return json;
 }

@@ -172,7 +172,7 @@ void add_vocabulary(const ModelFiles& model, Pairs& pairs) {
   pairs.texts("tokenizer.ggml.tokens", vocabulary->texts);
   if (!vocabulary->scores.empty()) pairs.reals("tokenizer.ggml.scores", vocabulary->scores);
   pairs.integers("tokenizer.ggml.token_type", vocabulary->types);
-  if (!vocabulary->merges.empty()) pairs.texts("tokenizer.ggml.merges", vocabulary->merges);
+  if (vocabulary->engine == "gpt2") pairs.texts("tokenizer.ggml.merges", vocabulary->merges);
   const tapestry::SpecialIds& special = model.tokenizers.source->special();
   const bool begins = begins_with_eos(model.config) && !special.document().empty();
   pairs.number("tokenizer.ggml.bos_token_id",

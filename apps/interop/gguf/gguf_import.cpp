@@ -87,7 +87,7 @@ Json config_of(const GgufFile& file, const GgufClass& one, Reasons& reasons) {
     config["vocab_size"] = table->shape[0];
   }
   config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
-  const std::vector<int64_t> ends = gguf_ends(file);
+  const std::vector<int64_t> ends = gguf_ends(file, reasons);
   if (!ends.empty()) config["eos_token_id"] = ends;
   return config;
 }
@@ -154,7 +154,9 @@ Json general_of(const GgufFile& file, Reasons& notes) {
     const bool read = key == "general.file_type" || key == "general.quantization_version" ||
                       key == "general.alignment";
     if (!key.starts_with("general.") || read) continue;
-    if (file.is_text(key)) {
+    if (key.starts_with("general.sampling.")) {  // how their program draws
+      lost.push_back(key);
+    } else if (file.is_text(key)) {
       general[key] = *file.text(key);
     } else if (file.is_texts(key)) {
       general[key] = *file.texts(key);

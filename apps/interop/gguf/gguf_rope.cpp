@@ -224,6 +224,13 @@ struct RopeReader {
 
   void read_llama3() const {
     const std::vector<float> factors = factors_in(file, kFactors);
+    const auto rotated = file.integer(key("rope.dimension_count"));
+    const GgufTensor* const stored = file.find(kFactors);
+    if (stored != nullptr && rotated && 2 * std::ssize(factors) != *rotated) {
+      reasons.push_back(concat(kFactors, " is ", stored->shape, ", ", key("rope.dimension_count"),
+                               ": ", *rotated, " needs half as many"));
+      return;
+    }
     if (std::ranges::all_of(factors, [](float value) { return value == 1; })) return;
     const auto scaling = gguf_rope_scaling(factors, config.value("rope_theta", 10000.0));
     if (!scaling || config.contains("rope_scaling")) {

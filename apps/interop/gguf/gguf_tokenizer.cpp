@@ -163,8 +163,10 @@ std::shared_ptr<const Tokenizer> byte_level_bpe(const GgufFile& file, int64_t ro
   const auto id = [&](const char* name) { return id_of(file, name, size, reasons); };
   const auto bos = id("bos_token_id"), unk = id("unknown_token_id"), pad = id("padding_token_id"),
              mask = id("mask_token_id");
-  const std::vector<int64_t> ends = gguf_ends(file);
-  if (ends.empty()) reasons.push_back(concat(key_of("eos_token_id"), " is missing"));
+  const std::vector<int64_t> ends = gguf_ends(file, reasons);
+  if (ends.empty() && !file.integer(key_of("eos_token_id"))) {
+    reasons.push_back(concat(key_of("eos_token_id"), " is missing"));
+  }
   if (!reasons.empty()) return nullptr;
   Json vocab = Json::object();
   for (size_t token = 0; token < size; ++token) {
@@ -195,7 +197,7 @@ std::shared_ptr<const Tokenizer> byte_level_bpe(const GgufFile& file, int64_t ro
   ids.rows = rows;
   ids.ends.assign(ends.begin() + 1, ends.end());
   ids.frames_once = true;
-  return load_tokenizer(join_huggingface(json, ids.json()), file.name());
+  return load_tokenizer(join_huggingface(json, ids.json()), file.name() + " (tokenizer.ggml)");
 }
 
 // The field numbers of SentencePiece's ModelProto.
@@ -272,7 +274,7 @@ std::shared_ptr<const Tokenizer> scored(const GgufFile& file, int64_t rows, Reas
   std::optional<int64_t> own[4];
   std::ranges::copy(ids, own);
   if (own_ids) own[1] = kBosId;
-  for (const int64_t end : gguf_ends(file)) {
+  for (const int64_t end : gguf_ends(file, reasons)) {
     if (end == eos) continue;
     notes.push_back(concat("the token ", end, " ('", pieces.texts[static_cast<size_t>(end)],
                            "') does not end a text here: this type of tokenizer has one end."));
@@ -310,12 +312,11 @@ bool is_gguf_tokenizer_key(const std::string& key) {
   return std::ranges::any_of(kKnown, [&](const char* name) { return key == key_of(name); });
 }
 
-std::vector<int64_t> gguf_ends(const GgufFile& file) {
+std::vector<int64_t> gguf_ends(const GgufFile& file, Reasons& reasons) {
   std::vector<int64_t> ends;
   const auto texts = file.texts(key_of("tokens"));
-  Reasons none;
   for (const char* name : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
-    const auto id = id_of(file, name, texts ? texts->size() : 0, none);
+    const auto id = id_of(file, name, texts ? texts->size() : 0, reasons);
     if (id && std::ranges::find(ends, *id) == ends.end()) ends.push_back(*id);
   }
   return ends;

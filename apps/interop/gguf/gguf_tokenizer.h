@@ -15,7 +15,7 @@ namespace tapestry::interop {
 bool is_gguf_tokenizer_key(const std::string& key);
 
 /// The ids of a text's ends: the tokenizer's own is the first.
-std::vector<int64_t> gguf_ends(const GgufFile& file);
+std::vector<int64_t> gguf_ends(const GgufFile& file, Reasons& reasons);
 
 /// A tokenizer.json for byte-level BPE (tokenizer.ggml.model gpt2), a SentencePiece model for
 /// pieces with scores (llama). `rows` of the model's table. Adds what Tapestry cannot express to

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <regex>
 
+#include "apps/checkpoint/parameters.h"
+#include "apps/interop/architectures/causal_keys.h"
+#include "core/base/text.h"
+
 namespace tapestry::interop {
 namespace {
 
@@ -18,7 +22,7 @@ Json of_pattern(const AdapterFolder& folder, const char* key, const std::string&
 
 Tensor read(const AdapterFolder& folder, const std::string& name, const Shape& shape, DType dtype) {
   const Tensor tensor = Tensor::empty(shape, dtype);
-  folder.reader.read(folder.names.stored(name), tensor);
+  read_finite(folder.reader, folder.names.stored(name), tensor);
   return tensor;
 }
 
@@ -89,6 +93,12 @@ void add_magnitude(const AdapterFolder& folder, const Layer& layer, const Layout
 
 }  // namespace
 
+std::string module_with(const AdapterFolder& folder, const std::string& a) {
+  const std::string stored = module_of(module_of(folder.names.stored(a)));
+  const std::string_view prefix = kAdapterPrefix;
+  return stored.starts_with(prefix) ? stored.substr(prefix.size()) : stored;
+}
+
 Json alpha_of(const AdapterFolder& folder) { return folder.config.value("lora_alpha", Json(8)); }
 
 void check_pattern(const Json& config, const char* key, double most, Reasons& reasons) {
@@ -112,6 +122,53 @@ void check_pattern(const Json& config, const char* key, double most, Reasons& re
   }
 }
 
+namespace {
+
+// A text is a regular expression of the whole name, a list has ends of names.
+bool names_module(const Json& patterns, const std::string& module) {
+  if (patterns.is_string()) {
+    return std::regex_match(module, std::regex(patterns.get<std::string>()));
+  }
+  return std::ranges::any_of(patterns, [&](const Json& one) {
+    const auto end = one.get<std::string>();
+    return module == end || module.ends_with('.' + end);
+  });
+}
+
+// The layers of layers_to_transform: the number behind the name of the list of layers.
+bool is_of_layers(const Json& config, const std::string& module) {
+  const Json layers = value_of(config, "layers_to_transform", Json());
+  if (layers.is_null() || (layers.is_array() && layers.empty())) return true;
+  const Json names = value_of(config, "layers_pattern", Json());
+  std::vector<std::string> lists;
+  if (names.is_string() && names != "") lists = {names.get<std::string>()};
+  if (names.is_array()) lists = names.get<std::vector<std::string>>();
+  const std::string list = lists.empty() ? "[^.]*" : concat("(?:", join(lists, "|"), ')');
+  std::smatch number;
+  if (!std::regex_search(module, number, std::regex(concat("\\.", list, "\\.(\\d+)\\.")))) {
+    return false;
+  }
+  const int64_t layer = std::stoll(number[1]);
+  return layers.is_array() ? std::ranges::find(layers, Json(layer)) != layers.end()
+                           : layers == layer;
+}
+
+}  // namespace
+
+bool is_adapted(const Json& config, const std::string& module, Reasons& reasons) {
+  const Json targets = value_of(config, "target_modules", Json()),
+             excluded = value_of(config, "exclude_modules", Json());
+  try {
+    if (!excluded.is_null() && names_module(excluded, module)) return false;
+    const bool all = targets.is_null() || targets == "all-linear";
+    return (all || names_module(targets, module)) && is_of_layers(config, module);
+  } catch (const std::exception&) {  // of the expressions, or of values of another type
+    reasons.push_back(concat("target_modules is ", targets.dump(), ", exclude_modules ",
+                             excluded.dump(), ", expected names or an expression"));
+    return true;
+  }
+}
+
 bool has_shape(const AdapterFolder& folder, const std::string& name, const Shape& shape,
                Reasons& reasons) {
   const StoredTensor* const stored =
@@ -132,7 +189,9 @@ std::optional<Layer> layer_of(const AdapterFolder& folder, const TensorPair& wei
   layer.parts.resize(weight.theirs.size());
   const TensorPair magnitudes = magnitude_pair(weight);
   for (size_t i = 0; i < weight.theirs.size(); ++i) {
-    const std::string module = module_of(weight.theirs[i]);
+    const std::string first = down_pair(weight, 1, i).theirs[0];
+    const std::string module =
+        folder.names.has(first) ? module_with(folder, first) : module_of(weight.theirs[i]);
     const auto rank = of_pattern(folder, "rank_pattern", module, folder.rank).get<int64_t>();
     const TensorPair down = down_pair(weight, rank, i), ups = up_pair(weight, rank);
     const std::string &a = down.theirs[0], &b = ups.theirs[i];

@@ -31,10 +31,16 @@ struct AdapterFolder {
   }
 };
 
+/// The module of theirs, as the file names it, whose tensor A that is.
+std::string module_with(const AdapterFolder& folder, const std::string& a);
 /// lora_alpha, whatever it is.
 Json alpha_of(const AdapterFolder& folder);
 /// Adds a reason if rank_pattern or alpha_pattern is no object of positive numbers.
 void check_pattern(const Json& config, const char* key, double most, Reasons& reasons);
+
+/// True if target_modules and their like let a module of theirs have an adapter. Adds a reason if
+/// they are not what PEFT writes.
+bool is_adapted(const Json& config, const std::string& module, Reasons& reasons);
 
 /// True if the folder has a tensor of this shape; if not, adds a reason.
 bool has_shape(const AdapterFolder& folder, const std::string& name, const Shape& shape,

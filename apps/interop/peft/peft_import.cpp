@@ -3,6 +3,7 @@
 #include <set>
 
 #include "apps/checkpoint/file_names.h"
+#include "apps/checkpoint/parameters.h"
 #include "apps/interop/gguf/gguf_file.h"
 #include "apps/interop/peft/adapter_layers.h"
 #include "core/base/text.h"
@@ -45,7 +46,7 @@ void take_modules(const AdapterFolder& folder, const std::vector<TensorPair>& ta
     const DType dtype = model.config.dtype;
     place->replace([folder, pair, layout, dtype] {
       return to_ours(pair, layout, dtype, [&](const std::string& name, const Tensor& into) {
-        folder.reader.read(folder.names.stored(name), into);
+        read_finite(folder.reader, folder.names.stored(name), into);
       });
     });
     model.config.training.modules_to_save.push_back(pair.ours);
@@ -143,6 +144,13 @@ void take_adapters(const AdapterFolder& folder, const Architecture& architecture
   for (const auto& [name, stored] : folder.names.all()) {
     if (!used.contains(name))
       reasons.push_back(concat("tensor ", stored, " has no place in Tapestry"));
+  }
+  for (const std::string& name : used) {
+    if (!name.ends_with(".lora_A.weight") || !folder.names.has(name)) continue;
+    if (is_adapted(folder.config, module_with(folder, name), reasons)) continue;
+    reasons.push_back(
+        concat("tensor ", name, " is of a module that target_modules, ",
+               "exclude_modules or layers_to_transform leave out, where PEFT drops it"));
   }
   if (layers.empty() && reasons.empty()) reasons.emplace_back("no adapter is in it");
   if (!reasons.empty()) refuse(folder.path, reasons);

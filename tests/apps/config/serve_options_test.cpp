@@ -87,7 +87,8 @@ TEST_F(ServeOptionsTest, EverythingWrongIsToldAtOnceWithItsPlace) {
         ":4:7: missing key 'path' in 'serve.models.1'", "two models have the name 'c'",
         "'serve.models.2.weights' must be one of same, float32,",
         ":6:3: unknown key 'prt' in 'serve'; did you mean 'port'?",
-        ":7:11: 'serve.memory' must be a size such as 4GB or 1.5 GiB, got 'lots'.",
+        ":7:11: 'serve.memory' must be a size such as 4GB or 1.5 GiB, in B, kB, MB, GB, TB, KiB, "
+        "MiB, GiB or TiB, got 'lots'.",
         "'serve.device' must be one of", "nothere does not exist.",
         "serve.grace=-1: 'serve.grace' must be in [0, 86400], got -1.",
         "--timeout soon: 'serve.timeout' must be a number, got 'soon'."}) {

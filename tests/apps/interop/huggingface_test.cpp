@@ -188,7 +188,7 @@ TEST(HuggingFaceImport, NamesAFileThatIsBroken) {
   EXPECT_THAT(with("<html>not found</html>"), HasSubstr("model.safetensors"));
   EXPECT_EQ(with(whole), "");
   write_file(folder.path() + "/config.json", "{\"model_type\": ");
-  EXPECT_THAT(folder.error(), HasSubstr("config.json is not a JSON object"));
+  EXPECT_THAT(folder.error(), HasSubstr("config.json:1: is no JSON."));
 }
 
 TEST(HuggingFaceImport, NamesAShardThatIsBroken) {

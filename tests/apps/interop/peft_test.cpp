@@ -183,6 +183,27 @@ TEST(PeftImport, RefusesOtherBasesAndOddNumbers) {
   EXPECT_THAT(folder.error(), HasSubstr("use_dora is 1, expected true or false"));
 }
 
+// PEFT drops what its config leaves out.
+TEST(PeftImport, ModulesAreThoseOfItsConfig) {
+  const BrokenAdapters folder;
+  const char* const left = "c_fc.lora_A.weight is of a module that target_modules, exclude_modules";
+  folder.set("target_modules", {"attn.c_attn", "c_proj", "mlp.c_fc"});
+  EXPECT_EQ(folder.error(), "");
+  folder.set("target_modules", {"c_attn", "c_proj"});
+  EXPECT_THAT(folder.error(), HasSubstr(left));
+  folder.set("target_modules", ".*\\.(c_attn|c_proj)");
+  EXPECT_THAT(folder.error(), HasSubstr(left));
+  folder.set("target_modules", "all-linear");
+  EXPECT_EQ(folder.error(), "");
+  folder.set("exclude_modules", {"c_fc"});
+  EXPECT_THAT(folder.error(), HasSubstr(left));
+  folder.set("exclude_modules", nullptr);
+  folder.set("layers_to_transform", {0, 1});
+  EXPECT_EQ(folder.error(), "");
+  folder.set("layers_to_transform", 0);
+  EXPECT_THAT(folder.error(), HasSubstr("h.1.mlp.c_fc.lora_A.weight is of a module"));
+}
+
 TEST(PeftImport, NamesTensorsThatAreMissingWrongOrUnknown) {
   const BrokenAdapters folder;
   folder.rename_tensors([](const std::string& name) {

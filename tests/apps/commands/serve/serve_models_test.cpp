@@ -148,7 +148,7 @@ TEST_F(ServeTest, ModelsAreLoadedOnDemandUnderMemory) {
   EXPECT_THAT(outcome.err, HasSubstr("bytes, --memory allows "));
   EXPECT_THAT(
       folder_->run("serve --port 0 --model a=clm --memory much").err,
-      HasSubstr("--memory much: 'serve.memory' must be a size such as 4GB or 1.5 GiB, got"));
+      HasSubstr("--memory much: 'serve.memory' must be a size such as 4GB or 1.5 GiB, in B, "));
   EXPECT_GT(sum, most);
 }
 
