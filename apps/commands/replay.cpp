@@ -58,9 +58,10 @@ Source source_of(const std::string& run, int64_t step) {
   return {};
 }
 
-// Throws Error(kConfig) for an update that the run did not make.
+// Throws Error(kConfig) for an update that the run did not make, as far as its records say.
 void check_step(const ReplayArguments& arguments, const std::vector<UpdateRecord>& records) {
-  int64_t last = records.empty() ? 0 : records.back().step;
+  if (records.empty()) return;
+  int64_t last = records.back().step;
   for (const int64_t step : checkpoint_steps(arguments.run)) last = std::max(last, step);
   if (arguments.step <= last || is_checkpoint(incident_of(arguments.run, arguments.step))) return;
   fail(ErrorKind::kConfig, "[replay] ", arguments.run, " has made ", last,

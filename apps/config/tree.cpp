@@ -3,6 +3,8 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +13,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "data/files/utf8.h"
 
 namespace tapestry {
@@ -186,14 +189,22 @@ ConfigNode* descend(ConfigNode& node, const std::string& path, const std::string
 }
 
 /// Parses an override's value; its syntax errors name the override instead of a line.
-// The shell has said where a value ends: nothing of a plain one is a comment, or white space around
+// True for what numbers, truth values and choices may be, whatever white space is around it.
+bool is_word(const std::string& text) {
+  const std::string_view middle = strip(text);
+  return std::ranges::all_of(middle, [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("_.+-").find(static_cast<char>(c)) < 4;
+  });
+}
+
+// The shell has said where a text ends: nothing of a plain one is a comment, or white space around
 // it.
 ConfigNode parse_override_value(const std::string& text, const std::string& where) {
   try {
     ConfigNode value = parse_config_text(text, "value", "");
     const bool plain = value.kind == ConfigNode::Kind::kScalar && !value.quoted;
     const bool nothing = value.kind == ConfigNode::Kind::kNull && text.find('#') < text.size();
-    if ((plain || nothing) && text.find('\n') == std::string::npos) {
+    if ((plain || nothing) && !is_word(text) && text.find('\n') == std::string::npos) {
       value = ConfigNode::scalar(text, /*quoted=*/false);
     }
     return value;

@@ -47,12 +47,10 @@ Json given(const Json& theirs, const char* key, const char* fallback) {
   return found == theirs.end() || found->is_null() ? Json::parse(fallback) : *found;
 }
 
-// Of a row, null means the class's default, but for heads of keys and values: as many as of
-// queries.
 Json given(const Json& theirs, const KeyRow& row) {
   const auto found = theirs.find(row.theirs);
-  const bool heads = std::string_view(row.ours) == "num_key_value_heads";
-  return heads && found != theirs.end() ? *found : given(theirs, row.theirs, row.fallback);
+  const bool null = row.may_be_null && found != theirs.end() && found->is_null();
+  return null ? Json() : given(theirs, row.theirs, row.fallback);
 }
 
 // What the classes of decoders may say, and ours are.

@@ -175,6 +175,7 @@ void check_adapters(const ParamStore& store, const TensorReader& source, const C
   if (config.lora.rank == 0) return;
   for (const Parameter& parameter : store.parameters()) {
     if (source.find(parameter.name) != nullptr || learns(config, parameter.name)) continue;
+    if (is_magnitude(parameter.name)) continue;
     fail(ErrorKind::kConfig, "[init_from] ", parameter.name, " is not in ", source.name(),
          " and would never learn: name it in training.lora.modules_to_save.");
   }

@@ -61,7 +61,8 @@ Adapter::Adapter(int64_t in, const std::vector<int64_t>& parts, const WeightMatr
   magnitude = scope.create_derived(kMagnitude, {b.shape()[0]}, "weight", start, hold);
 }
 
-// The scale is applied where rows are shortest, which costs least.
+// The scale is applied where rows are shortest, which costs least. Dropout reaches the adapter
+// alone: with magnitudes PEFT's W reads some of x with it, too.
 Var Adapter::operator()(const Var& x) const {
   return linear(scale * linear(tapestry::dropout(x, dropout), a, Var()), b, Var());
 }
@@ -110,6 +111,10 @@ bool is_adapter(const std::string& parameter) {
   return std::ranges::any_of(
       std::initializer_list<const char*>{kDown, kUp, kMagnitude},
       [&](const char* part) { return parameter.ends_with(concat('.', part)); });
+}
+
+bool is_magnitude(const std::string& parameter) {
+  return parameter.ends_with(concat('.', kMagnitude));
 }
 
 Tensor with_adapter(const Tensor& value, const std::string& name, const LoraOptions& options,

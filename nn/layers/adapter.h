@@ -66,6 +66,8 @@ Tensor row_lengths(const Tensor& matrix);
 
 /// True if a parameter of that name is a part of an adapter.
 bool is_adapter(const std::string& parameter);
+/// True for the lengths of rows, which follow from the matrix.
+bool is_magnitude(const std::string& parameter);
 
 /// The matrix "<layer>.weight" with its adapter added, if `part` finds one, as the layer computes
 /// with it. Other parameters come back as they are. `part` gives a parameter by its name.

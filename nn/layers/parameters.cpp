@@ -209,9 +209,9 @@ void ParamStore::load(const std::function<void(const Parameter&)>& read,
   if (packs) release_free_memory();
 }
 
-PackedScope::PackedScope(const ParamStore& store) {
+PackedScope::PackedScope(const ParamStore& store, bool packs) {
   for (const DerivedParameter& derived : store.derived_) held_.push_back(derived.hold());
-  if (!store.can_be_packed()) return;
+  if (!packs || !store.can_be_packed()) return;
   try {
     for (const auto& [matrix, place] : store.matrices_) {
       if (matrix.packed() || !matrix.multiplies()) continue;

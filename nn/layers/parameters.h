@@ -206,10 +206,11 @@ class ParamStore {
 
 /// While it lives, the matrices that layers multiply by are packed beside their parameters, whose
 /// values must not change, and what follows from them is held: for a search between two updates.
-/// Packs nothing that is packed already, that ParamStore::pack() would not, or if memory is short.
+/// Packs nothing that is packed already, that ParamStore::pack() would not, if memory is short, or
+/// without `packs`.
 class PackedScope {
  public:
-  explicit PackedScope(const ParamStore& store);
+  explicit PackedScope(const ParamStore& store, bool packs = true);
 
  private:
   struct Unpack {

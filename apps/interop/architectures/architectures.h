@@ -19,9 +19,10 @@ using Reasons = std::vector<std::string>;
 struct KeyRow {
   const char* theirs;
   const char* ours;
-  const char* fallback;  ///< JSON: the class's default for an absent key
-  int64_t more = 0;      ///< theirs is so much larger
-  bool soft = false;     ///< only training reads it, so that it may differ from another row's
+  const char* fallback;      ///< JSON: the class's default for an absent key
+  int64_t more = 0;          ///< theirs is so much larger
+  bool soft = false;         ///< only training reads it, so that it may differ from another row's
+  bool may_be_null = false;  ///< null is not the class's default, but ours
 };
 
 /// A key of theirs that has one value in every model of ours.

@@ -30,7 +30,7 @@ constexpr std::array<KeyRow, 11> causal_keys(const CausalDefaults& d) {
       {"intermediate_size", "intermediate_size", d.intermediate},
       {"num_hidden_layers", "num_hidden_layers", d.layers},
       {"num_attention_heads", "num_attention_heads", d.heads},
-      {"num_key_value_heads", "num_key_value_heads", d.groups},
+      {"num_key_value_heads", "num_key_value_heads", d.groups, 0, false, /*may_be_null=*/true},
       {d.act_key, "hidden_act", d.act},
       {"max_position_embeddings", "max_position_embeddings", d.positions},
       {"rms_norm_eps", "norm_eps", d.eps},

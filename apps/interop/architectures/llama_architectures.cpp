@@ -70,7 +70,12 @@ void write_mistral(const ModelFacts& facts, Json& theirs) {
   write_rope(model, theirs);
   theirs["sliding_window"] =
       model.attention_window > 0 ? Json(model.attention_window) : Json(nullptr);
-  if (!model.layer_types.empty()) write_windows(model, theirs);
+}
+
+// Theirs is then another class.
+void refuse_mistral(const Config& config, Reasons& reasons) {
+  if (config.model.layer_types.empty()) return;
+  reasons.emplace_back("model.layer_types has no place in mistral, which has one kind of layers");
 }
 
 void read_qwen2(const Json& theirs, Json& model, Reasons& reasons) {
@@ -192,7 +197,8 @@ extern const Architecture kMistral =
                      .ids = kLlamaIds,
                      .carried = {"head_size", "attention_window", "layer_types"},
                      .read_more = read_mistral,
-                     .write_more = write_mistral});
+                     .write_more = write_mistral,
+                     .refuse_more = refuse_mistral});
 
 extern const Architecture kQwen2 =
     of_llama_family({.name = "qwen2",

@@ -163,8 +163,9 @@ std::shared_ptr<const Tokenizer> byte_level_bpe(const GgufFile& file, int64_t ro
   const auto id = [&](const char* name) { return id_of(file, name, size, reasons); };
   const auto bos = id("bos_token_id"), unk = id("unknown_token_id"), pad = id("padding_token_id"),
              mask = id("mask_token_id");
+  const size_t known = reasons.size();
   const std::vector<int64_t> ends = gguf_ends(file, reasons);
-  if (ends.empty() && !file.integer(key_of("eos_token_id"))) {
+  if (ends.empty() && reasons.size() == known) {
     reasons.push_back(concat(key_of("eos_token_id"), " is missing"));
   }
   if (!reasons.empty()) return nullptr;

@@ -91,6 +91,38 @@ void add_magnitude(const AdapterFolder& folder, const Layer& layer, const Layout
   tensors.emplace_back(pair.ours, pair.our_shape, dtype, content);
 }
 
+// A text is a regular expression of the whole name, a list has ends of names.
+bool names_module(const Json& patterns, const std::string& module) {
+  if (patterns.is_string()) {
+    auto expression = patterns.get<std::string>();
+    if (expression.ends_with("\\Z")) expression.resize(expression.size() - 2);  // Python's end
+    return std::regex_match(module, std::regex(expression));
+  }
+  return std::ranges::any_of(patterns, [&](const Json& one) {
+    const auto end = one.get<std::string>();
+    return module == end || module.ends_with('.' + end);
+  });
+}
+
+// The layers of layers_to_transform: the number behind the name of the list of layers.
+bool is_of_layers(const Json& config, const std::string& module) {
+  const Json layers = value_of(config, "layers_to_transform", Json());
+  if (layers.is_null() || (layers.is_array() && layers.empty())) return true;
+  const Json names = value_of(config, "layers_pattern", Json());
+  std::vector<std::string> lists;
+  if (names.is_string() && names != "") lists = {names.get<std::string>()};
+  if (names.is_array()) lists = names.get<std::vector<std::string>>();
+  const std::string list = lists.empty() ? "[^.]*" : concat("(?:", join(lists, "|"), ')');
+  std::smatch number;
+  const char* const begin = lists.empty() ? "\\." : "(?:^|\\.)";
+  if (!std::regex_search(module, number, std::regex(concat(begin, list, "\\.(\\d+)\\.")))) {
+    return false;
+  }
+  const int64_t layer = std::stoll(number[1]);
+  return layers.is_array() ? std::ranges::find(layers, Json(layer)) != layers.end()
+                           : layers == layer;
+}
+
 }  // namespace
 
 std::string module_with(const AdapterFolder& folder, const std::string& a) {
@@ -122,50 +154,18 @@ void check_pattern(const Json& config, const char* key, double most, Reasons& re
   }
 }
 
-namespace {
-
-// A text is a regular expression of the whole name, a list has ends of names.
-bool names_module(const Json& patterns, const std::string& module) {
-  if (patterns.is_string()) {
-    return std::regex_match(module, std::regex(patterns.get<std::string>()));
-  }
-  return std::ranges::any_of(patterns, [&](const Json& one) {
-    const auto end = one.get<std::string>();
-    return module == end || module.ends_with('.' + end);
-  });
-}
-
-// The layers of layers_to_transform: the number behind the name of the list of layers.
-bool is_of_layers(const Json& config, const std::string& module) {
-  const Json layers = value_of(config, "layers_to_transform", Json());
-  if (layers.is_null() || (layers.is_array() && layers.empty())) return true;
-  const Json names = value_of(config, "layers_pattern", Json());
-  std::vector<std::string> lists;
-  if (names.is_string() && names != "") lists = {names.get<std::string>()};
-  if (names.is_array()) lists = names.get<std::vector<std::string>>();
-  const std::string list = lists.empty() ? "[^.]*" : concat("(?:", join(lists, "|"), ')');
-  std::smatch number;
-  if (!std::regex_search(module, number, std::regex(concat("\\.", list, "\\.(\\d+)\\.")))) {
-    return false;
-  }
-  const int64_t layer = std::stoll(number[1]);
-  return layers.is_array() ? std::ranges::find(layers, Json(layer)) != layers.end()
-                           : layers == layer;
-}
-
-}  // namespace
-
-bool is_adapted(const Json& config, const std::string& module, Reasons& reasons) {
+std::optional<bool> is_adapted(const Json& config, const std::string& module) {
   const Json targets = value_of(config, "target_modules", Json()),
              excluded = value_of(config, "exclude_modules", Json());
   try {
     if (!excluded.is_null() && names_module(excluded, module)) return false;
     const bool all = targets.is_null() || targets == "all-linear";
+    // A whole name needs no layer.
+    if (targets.is_array() && std::ranges::find(targets, Json(module)) != targets.end())
+      return true;
     return (all || names_module(targets, module)) && is_of_layers(config, module);
   } catch (const std::exception&) {  // of the expressions, or of values of another type
-    reasons.push_back(concat("target_modules is ", targets.dump(), ", exclude_modules ",
-                             excluded.dump(), ", expected names or an expression"));
-    return true;
+    return std::nullopt;
   }
 }
 

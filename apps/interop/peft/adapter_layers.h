@@ -21,8 +21,8 @@ struct AdapterFolder {
   TensorReader reader;
   TensorNames names;
   int64_t rank = 0;
-  bool dora = false;    // the lengths of rows are tensors of their own
-  bool stable = false;  // an adapter is divided by the root of its rank
+  bool dora = false;    ///< the lengths of rows are tensors of their own
+  bool stable = false;  ///< an adapter is divided by the root of its rank
 
   /// The factor of B A x.
   double scale(double alpha, int64_t of_rank) const {
@@ -38,9 +38,9 @@ Json alpha_of(const AdapterFolder& folder);
 /// Adds a reason if rank_pattern or alpha_pattern is no object of positive numbers.
 void check_pattern(const Json& config, const char* key, double most, Reasons& reasons);
 
-/// True if target_modules and their like let a module of theirs have an adapter. Adds a reason if
-/// they are not what PEFT writes.
-bool is_adapted(const Json& config, const std::string& module, Reasons& reasons);
+/// True if target_modules and their like let a module of theirs have an adapter; nothing if they
+/// cannot be told, such as expressions that only Python has.
+std::optional<bool> is_adapted(const Json& config, const std::string& module);
 
 /// True if the folder has a tensor of this shape; if not, adds a reason.
 bool has_shape(const AdapterFolder& folder, const std::string& name, const Shape& shape,

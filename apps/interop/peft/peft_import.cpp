@@ -145,12 +145,19 @@ void take_adapters(const AdapterFolder& folder, const Architecture& architecture
     if (!used.contains(name))
       reasons.push_back(concat("tensor ", stored, " has no place in Tapestry"));
   }
+  bool told = true;
   for (const std::string& name : used) {
     if (!name.ends_with(".lora_A.weight") || !folder.names.has(name)) continue;
-    if (is_adapted(folder.config, module_with(folder, name), reasons)) continue;
+    const std::optional<bool> adapted = is_adapted(folder.config, module_with(folder, name));
+    told &= adapted.has_value();
+    if (adapted.value_or(true)) continue;
     reasons.push_back(
         concat("tensor ", name, " is of a module that target_modules, ",
                "exclude_modules or layers_to_transform leave out, where PEFT drops it"));
+  }
+  if (!told) {
+    model.notes.emplace_back(
+        "target_modules or exclude_modules is an expression of Python's: all adapters count.");
   }
   if (layers.empty() && reasons.empty()) reasons.emplace_back("no adapter is in it");
   if (!reasons.empty()) refuse(folder.path, reasons);

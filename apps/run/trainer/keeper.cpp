@@ -8,6 +8,7 @@
 #include "apps/checkpoint/parameters.h"
 #include "apps/checkpoint/safetensors.h"
 #include "apps/run/updates.h"
+#include "nn/layers/adapter.h"
 
 namespace tapestry {
 namespace {
@@ -117,10 +118,32 @@ void Keeper::protect_earlier() {
   }
 }
 
+// The lengths of the rows of a matrix before it was rounded, and of its adapter if it has one.
+void Keeper::set_first_lengths(const TensorReader& weights, const std::string& magnitude,
+                               const Tensor& lengths) const {
+  const std::string layer = magnitude.substr(0, magnitude.rfind('.') + 1);
+  const auto read = [&](const std::string& name) -> std::optional<Tensor> {
+    const StoredTensor* const stored = weights.find(name);
+    if (stored == nullptr) return std::nullopt;
+    const Tensor values = Tensor::empty(stored->shape, lengths.dtype());
+    weights.read(name, values);
+    return values;
+  };
+  const std::optional<Tensor> own = read(layer + "weight");
+  // A base in a format of its own has other numbers, and the parameter has their lengths.
+  if (!own || training_.config.training.lora_base) return;
+  const Tensor whole = with_adapter(*own, layer + "weight", training_.config.lora, read);
+  lengths.copy_from(row_lengths(whole).to(lengths.device()));
+}
+
 // Mixed precision: the weights before they were rounded to the model's.
 void Keeper::load_first_masters(const TensorReader& weights) {
   const NamedTensors masters = updater_.whole_masters();
   load_those_of(weights, masters);
+  for (const auto& [name, master] : masters) {
+    if (weights.find(name) == nullptr && is_magnitude(name))
+      set_first_lengths(weights, name, master);
+  }
   training_.share(masters);
   updater_.load_pieces(masters, nullptr);
 }

@@ -38,6 +38,8 @@ class Keeper {
   Tensors tensors_to_write(const NamedTensors& optimizer_state, const NamedTensors& all_masters);
   std::set<std::string> rounded_parameters() const;
   void load_first_masters(const TensorReader& weights);
+  void set_first_lengths(const TensorReader& weights, const std::string& magnitude,
+                         const Tensor& lengths) const;
   NamedTensors parameters_in(const TensorReader& source) const;
 
   Training& training_;

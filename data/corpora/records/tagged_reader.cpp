@@ -76,7 +76,7 @@ class ConllReader : public FilteringReader {
     };
     word_ = number(spec.tokens_column);
     tag_ = number(spec.tags_column);
-    first_ = columns_of_first_word(spec.conll);
+    look_at_first_word(spec.conll);
   }
 
  protected:
@@ -93,20 +93,28 @@ class ConllReader : public FilteringReader {
   }
 
  private:
-  // Of the first line that may be no comment; 0 if there is none.
-  static size_t columns_of_first_word(const std::string& path) {
+  static int64_t tabs_in(const std::string& line) {
+    return std::count(line.begin(), line.end(), '\t');
+  }
+
+  // Looks at the first line that may be no comment.
+  void look_at_first_word(const std::string& path) {
     LineReader lines(path);
     for (std::string line; lines.next(line);) {
       const std::vector<std::string> columns = parts_of(line, is_space);
       const bool other = columns.empty() || columns[0] == kDocumentStart;
-      if (!other && !columns[0].starts_with('#')) return columns.size();
+      if (other || columns[0].starts_with('#')) continue;
+      first_ = columns.size();
+      first_tabs_ = tabs_in(line);
+      return;
     }
-    return 0;
   }
 
   // "# sent_id = 5", but not "# O", a word with its tag.
   bool is_comment(const std::vector<std::string>& columns) const {
-    return !columns.empty() && columns[0].starts_with('#') && columns.size() != first_;
+    if (columns.empty() || !columns[0].starts_with('#')) return false;
+    const bool names = columns[0] == "#" && columns.size() > 2 && columns[2] == "=";
+    return names || columns.size() != first_ || tabs_in(line_) != first_tabs_;
   }
 
   // Sets words_, tags_ and the place; false at the end of the file.
@@ -141,6 +149,7 @@ class ConllReader : public FilteringReader {
   std::string line_;
   size_t word_ = 1, tag_ = 0;  // columns from 1; 0: the last one
   size_t first_ = 0;           // columns of the first line with a word
+  int64_t first_tabs_ = 0;     // and its tabs
   std::vector<std::string> words_, tags_;
   std::string missing_;  // the first line of the sentence that lacks a column
 };

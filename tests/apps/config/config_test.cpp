@@ -153,7 +153,8 @@ TEST_F(ConfigTest, AnOverrideHasAllThatTheShellGave) {
   };
   EXPECT_EQ(named("nn #3"), "nn #3");
   EXPECT_EQ(named("#3"), "#3");
-  EXPECT_EQ(named(" nn "), " nn ");
+  EXPECT_EQ(named(" a b "), " a b ");
+  EXPECT_EQ(load_config(write(kGood), {"seed= 5 ", "model.hidden_act= gelu"}).seed, 5u);
   EXPECT_EQ(named("\"nn\" # quoted"), "nn");
   EXPECT_THAT(error_of(kGood, {"seed=5 # five"}), testing::HasSubstr("got '5 # five'"));
 }

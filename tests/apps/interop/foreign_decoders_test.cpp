@@ -87,6 +87,9 @@ TEST(ForeignDecoders, LayersOfMistralMayDiffer) {
   EXPECT_THAT(model_of(mistral).layer_types, ElementsAre(LayerType::kFull, LayerType::kWindow));
   mistral.set("layer_types", {"full_attention", "chunked_attention"});
   EXPECT_THAT(mistral.error(), HasSubstr("layer_types has \"chunked_attention\""));
+  mistral.set("layer_types", {"full_attention", "sliding_attention"});
+  EXPECT_THAT(misfits(*find_architecture("mistral"), files_of(mistral.path()).config),
+              Contains(HasSubstr("model.layer_types has no place in mistral")));
   const Config smollm = files_of(fixture("smollm3")).config;
   for (const char* name : {"qwen3", "mistral", "gemma2"}) {
     EXPECT_THAT(misfits(*find_architecture(name), smollm),

@@ -111,7 +111,6 @@ TEST(PeftExport, GivesTheFileBack) {
   }
 }
 
-// Queries and values with matrices A of their own are one layer of ours: of twice the rank.
 // All adapters become as large as the largest layer; B has the scales of the others.
 TEST(PeftImport, RanksByPatternsBecomeOne) {
   const ModelFiles model = files_of(fixture("peft_llama_ranks"));
@@ -119,6 +118,7 @@ TEST(PeftImport, RanksByPatternsBecomeOne) {
   EXPECT_NEAR(model.config.lora.scale(), 3. / 2, 1e-12);
 }
 
+// Queries and values with matrices A of their own are one layer of ours: of twice the rank.
 TEST(PeftImport, PartsOfALayerBecomeOneOfALargerRank) {
   const ModelFiles model = files_of(fixture("peft_llama"));
   EXPECT_EQ(model.config.lora.rank, 4);
@@ -194,6 +194,10 @@ TEST(PeftImport, ModulesAreThoseOfItsConfig) {
   folder.set("target_modules", ".*\\.(c_attn|c_proj)");
   EXPECT_THAT(folder.error(), HasSubstr(left));
   folder.set("target_modules", "all-linear");
+  EXPECT_EQ(folder.error(), "");
+  folder.set("target_modules", ".*(?<!q)\\.(c_attn|c_proj)");  // std::regex cannot look behind
+  EXPECT_EQ(folder.error(), "");
+  folder.set("target_modules", ".*\\.(c_attn|c_proj|c_fc)\\Z");
   EXPECT_EQ(folder.error(), "");
   folder.set("exclude_modules", {"c_fc"});
   EXPECT_THAT(folder.error(), HasSubstr(left));

@@ -306,6 +306,17 @@ TEST_F(TransferTest, MagnitudesOfRowsLearnBesideAModel) {
   folder_.output("import merged --output back");
   const auto first_of = [](const std::string& lines) { return std::stod(lines); };
   EXPECT_NEAR(first_of(folder_.output("score --model back" + ask)), first_of(scores), 1e-4);
+  // Those of a training in bfloat16 are of the numbers before they were rounded.
+  ASSERT_EQ(
+      train(
+          "clm", "narrow",
+          options + std::vector<std::string>{"training.lora={rank: 2, target: [\"*\"], dora: true}",
+                                             "training.max_steps=1", "training.learning_rate=1e-12",
+                                             "dtype=bfloat16"}),
+      0)
+      << messages();
+  EXPECT_NEAR(first_of(folder_.output("score --model narrow" + ask)),
+              first_of(folder_.output("score --model base" + ask)), 1e-4);
   // Adapters without magnitudes get some, others keep theirs.
   begin("plain", "rank: 2, alpha: 8", 3);
   const std::vector<std::string> more = {"training.ema_decay=0", "training.max_steps=1"};

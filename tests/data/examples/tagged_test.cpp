@@ -86,6 +86,10 @@ TEST_F(Tagged, LinesWithOtherColumnsAreCommentsOrDropped) {
       conll("# id = 1\n# text = ab c\nab O\n# O\n#x B-A\n\n#\nd O\n\nnew york B-A\nd O\n\ne O\n"));
   EXPECT_THAT(words_of(corpus), ElementsAre("0/O -1/O 2/B-A", "0/O", "0/O"));
   EXPECT_THAT(corpus.counts.summary(), HasSubstr("a.conll:10: 3 columns, expected 2"));
+  // A comment may have as many columns as a word, but has other tabs.
+  CorpusSpec spec = conll("# text = a\n1\tab\tx\tO\n2\tc\tx\tO\n\n#\ta b c\n1\td\tx\tB-A\n");
+  spec.tokens_column = "2";
+  EXPECT_THAT(words_of(load(spec)), ElementsAre("0/O 2/O", "0/B-A"));
 }
 
 TEST_F(Tagged, ColumnsAreChosenByNumbers) {
